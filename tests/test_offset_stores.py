@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.memory_offsets import MemoryTexts
 from support.offset_request_contract import RequestContract, UnlockedStoreContract
 from support.offset_store_contract import OffsetStoreContract
 
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore
-from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore
+from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore, MemoryTexts
 
 
 class TestMemory(OffsetStoreContract, RequestContract, UnlockedStoreContract):

@@ -51,10 +51,6 @@ IntervalEnd = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output and everything else to error.")]
 
-Stores = Annotated[
-    list[str] | None, typer.Option("--with", metavar="STORE", help="Add the client of an object store: s3.")
-]
-
 TIME = "ISO, with a zone such as 2026-01-01T00:00:00Z, else in database.time.zone."
 
 
@@ -171,7 +167,9 @@ def options() -> None:
 def jars(
     into: Annotated[Path | None, typer.Option("--into", help="Folder to fill; default is the user's cache.")] = None,
     ivy_settings: Annotated[Path | None, typer.Option("--ivy-settings", help="Ivy's settings, for a mirror.")] = None,
-    stores: Stores = None,
+    stores: Annotated[
+        list[str] | None, typer.Option("--with", metavar="STORE", help="Add the client of an object store: s3.")
+    ] = None,
 ) -> None:
     """Fetch the jars that Spark needs, once."""
     call("cli.jars", into, ivy_settings, ("spark",), stores or ())

@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.offset.request_change import (
     describe_requests,
     find_failed,
     nothing_failed,
-    only,
+    with_entry,
     with_requests,
 )
 from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
@@ -51,7 +51,7 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
         _warn_of_unknown(seen, name)
     number = batch if batch is not None else (old.batch if old else 0)
     wanted = SetOffset(new_revision(), position, time.time_ns() // 1_000_000, number)
-    store.put_requests(partial(only, TableRequests(wanted), name))
+    store.put_requests(partial(with_entry, TableRequests(wanted), name))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
@@ -84,7 +84,7 @@ def remove(config: Path, table: str, airflow: bool = False) -> None:
     store = _open(config, airflow)
     name, seen = parse_table(table, "the table's name"), store.read()
     old = _kept(seen, name)
-    store.put_requests(partial(only, TableRequests(RemoveOffset(new_revision())), name))
+    store.put_requests(partial(with_entry, TableRequests(RemoveOffset(new_revision())), name))
     note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.where}")
     if old is None:
         _warn_of_unknown(seen, name)

@@ -228,7 +228,7 @@ def _revision(table: TableResult, seen: PipelineOffsets) -> str:
     """
     if not table.capture_interrupted:
         return table.revision
-    current = seen.requests.of(table.table).revisions & revisions_in(table.revision)
+    current = seen.requests.entry(table.table).revisions & revisions_in(table.revision)
     return revision_text({*current, new_revision()})
 
 

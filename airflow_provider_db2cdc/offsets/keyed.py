@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias
 
@@ -48,6 +48,30 @@ class Texts(Protocol):
 
     def locked(self) -> AbstractContextManager[None]:
         """Return a context in which no other process changes the texts, if the store has locks."""
+
+
+class MemoryTexts:
+    """A store of texts in memory."""
+
+    def __init__(self, texts: Mapping[Document, str | None] | None = None, where: str = "memory") -> None:
+        self.texts = dict(texts or {})
+        self.where = where
+
+    def name(self, document: Document) -> str:
+        """Return the name of a document in messages."""
+        return f"the {document} in {self.where}"
+
+    def get(self, document: Document) -> str | None:
+        """Return a document's text, or None if it is missing."""
+        return self.texts.get(document)
+
+    def put(self, document: Document, text: str) -> None:
+        """Store a document's text."""
+        self.texts[document] = text
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
 
 class KeyedOffsetStore:
@@ -94,10 +118,10 @@ class KeyedOffsetStore:
     def _requested(self, change: Callable[[PipelineOffsets], Requests]) -> PipelineOffsets:
         seen = self.read()
         changed = replace(seen, requests=change(seen))
-        left = replace(changed, requests=changed.without_consumed())
-        if left.requests != seen.requests:
-            self._put_requests(left.requests.to_text())
-        return left
+        pending = replace(changed, requests=changed.without_consumed())
+        if pending.requests != seen.requests:
+            self._put_requests(pending.requests.to_text())
+        return pending
 
     def commit(self, change: Callable[[PipelineOffsets], Committed]) -> OffsetError | None:
         """Keep the offsets and the summary that `change` makes of the documents. See `CommitStore`."""

@@ -9,6 +9,7 @@ from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.target_reach import is_one_machine
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.failpoint import failpoint
 
@@ -92,18 +93,17 @@ def slots(spark: SparkSession) -> int | None:
     """Return how many tasks Spark runs at once. None if that is unknown, or grows with the number of tasks."""
     context, conf = spark.sparkContext, spark.conf
     is_elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
-    if conf.get("spark.default.parallelism", None) or (is_elastic and not str(context.master).startswith("local")):
+    if conf.get("spark.default.parallelism", None) or (is_elastic and not is_one_machine(str(context.master))):
         return None
     return max(1, context.defaultParallelism // int(conf.get("spark.task.cpus", "1") or 1))
 
 
-def kept_level(spark: SparkSession, is_few: bool) -> StorageLevel:
+def kept_level(master: str, is_few: bool) -> StorageLevel:
     """Return where rows are kept that cannot be read twice: on disk, few of them also in memory.
 
     On a cluster two executors keep them, so that the loss of one loses no row.
     """
-    copies = 1 if str(spark.sparkContext.master).startswith("local") else 2
-    return StorageLevel(True, is_few, False, False, copies)
+    return StorageLevel(True, is_few, False, False, 1 if is_one_machine(master) else 2)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The check that Spark's executors reach the target, before anything is written there."""
+"""Where the target is, and the check that Spark's executors reach it, before anything is written there."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ def require_reach(spark: SparkSession, layout: Layout, is_shared_mount: bool) ->
     :raises ConfigurationError: when executors on other machines would write it to their own disks.
     """
     master = str(spark.sparkContext.master)
-    if not is_one_machine(master):
-        location = layout.target if layout.is_path else _location_of(spark, layout.target)
-        if location:
-            check_reach(location, _default_fs(spark), master, is_shared_mount)
+    if not is_one_machine(master) and (location := target_location(spark, layout)):
+        check_reach(location, default_fs(spark), master, is_shared_mount)
 
 
-def _location_of(spark: SparkSession, schema: str) -> str:
-    """Return the path of a catalog's schema. It is empty if there is no such schema, or the catalog does not say."""
+def target_location(spark: SparkSession, layout: Layout) -> str:
+    """Return the target's path, or the path of its schema. It is empty if there is no such schema, or none is known."""
+    if layout.is_path:
+        return layout.target
+    schema = layout.target
     return spark.catalog.getDatabase(schema).locationUri or "" if spark.catalog.databaseExists(schema) else ""
 
 
-def _default_fs(spark: SparkSession) -> str:
+def default_fs(spark: SparkSession) -> str:
+    """Return Hadoop's default file system, in which a path without a scheme lies."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     return str(hadoop.get("fs.defaultFS", ""))

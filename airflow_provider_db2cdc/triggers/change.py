@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from airflow_provider_db2cdc.channels.kafka import NAME as KAFKA
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
-from airflow_provider_db2cdc.offsets.keyed import Document, KeyedOffsetStore
+from airflow_provider_db2cdc.offsets.keyed import Document, KeyedOffsetStore, MemoryTexts
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 
 if TYPE_CHECKING:
@@ -129,31 +128,6 @@ def redact(config: PipelineConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"database", "spark"})
 
 
-class FrozenTexts:
-    """Documents in memory, as they were read once."""
-
-    where = "the sensor's memory"
-
-    def __init__(self, texts: Mapping[Document, str | None]) -> None:
-        self.texts = dict(texts)
-
-    def name(self, document: Document) -> str:
-        """Return the name of a document in messages."""
-        return f"the sensor's memory of the {document}"
-
-    def get(self, document: Document) -> str | None:
-        """Return a document's text."""
-        return self.texts.get(document)
-
-    def put(self, document: Document, text: str) -> None:
-        """Keep a document's text in memory."""
-        self.texts[document] = text
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing."""
-        return nullcontext()
-
-
 class FrozenOffsets:
     """The offsets as they were read once, for a sensor or a trigger. It is a `RequestStore` in memory.
 
@@ -161,10 +135,10 @@ class FrozenOffsets:
     tables. What a plan without work records is kept nowhere. The plan of the next tick records it.
     """
 
-    where = FrozenTexts.where
+    where = "the sensor's memory"
 
     def __init__(self, texts: Mapping[Document, str | None], store: RequestStore | None = None) -> None:
-        self._frozen = KeyedOffsetStore(FrozenTexts(texts))
+        self._frozen = KeyedOffsetStore(MemoryTexts(texts, self.where))
         self._store = store
         self._first = self.read().requests
 
@@ -180,7 +154,7 @@ class FrozenOffsets:
         return [
             table
             for table in now.tables
-            if now.of(table).capture_interrupted not in ("", self._first.of(table).capture_interrupted)
+            if now.entry(table).capture_interrupted not in ("", self._first.entry(table).capture_interrupted)
         ]
 
     def read(self) -> PipelineOffsets:

@@ -79,7 +79,7 @@ def test_offsets_read_back_from_their_document(given_offsets: list[Offset]) -> N
 def test_requests_read_back_from_their_document(given_entries: dict[TableId, TableRequests]) -> None:
     requests = Requests.parse(Requests("here").updated(given_entries).to_text(), "here")
     wanted = {table: entry for table, entry in given_entries.items() if entry != TableRequests()}
-    assert {table: requests.of(table) for table in requests.tables} == wanted
+    assert {table: requests.entry(table) for table in requests.tables} == wanted
 
 
 @given(tables)

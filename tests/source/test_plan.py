@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.request import Requests, Restart, TableRequests
-from airflow_provider_db2cdc.cdc.offset.request_change import only
+from airflow_provider_db2cdc.cdc.offset.request_change import with_entry
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.tables import Selection
@@ -62,7 +62,7 @@ class MemoryOffsets(support.memory_offsets.MemoryOffsets):
         before, seen = self.read().requests, super().put_requests(change)
         for table in seen.requests.tables:
             offset = seen.get(table)
-            if offset is not None and seen.requests.of(table) != before.of(table):
+            if offset is not None and seen.requests.entry(table) != before.entry(table):
                 self.written.append(offset)
         return seen
 
@@ -308,7 +308,7 @@ def test_a_request_that_comes_during_a_plan_is_not_consumed_by_it(
     forget(control)
 
     def request() -> None:
-        KeyedOffsetStore(kept.texts).put_requests(lambda seen: only(TableRequests(Restart("r")), table, seen))
+        KeyedOffsetStore(kept.texts).put_requests(lambda seen: with_entry(TableRequests(Restart("r")), table, seen))
 
     with once("count_planned_changes", "before", request):
         spec = plan(chosen, kept=kept)

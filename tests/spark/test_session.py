@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.spark.session import (
     TableSessions,
     conf_for_row_count,
     conf_to_read,
+    kept_level,
     temporary_conf,
 )
 
@@ -110,6 +111,15 @@ def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: Spark
         assert {name: session.conf.get(name) for name in SMALL_CONF} == SMALL_CONF
         raise ZeroDivisionError
     assert {name: session.conf.get(name) for name in SMALL_CONF} == before
+
+
+@pytest.mark.parametrize(("master", "copies"), [("local[2]", 1), ("spark://host:7077", 2), ("yarn", 2)])
+def test_rows_that_cannot_be_read_twice_are_on_disk_and_on_two_executors(master: str, copies: int) -> None:
+    levels = [kept_level(master, is_few) for is_few in (True, False)]
+    assert [(level.useDisk, level.useMemory, level.replication) for level in levels] == [
+        (True, True, copies),
+        (True, False, copies),
+    ]
 
 
 @pytest.mark.parametrize("rows", [None, SMALL_ROWS + 1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, new_revision
@@ -14,32 +13,7 @@ from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore
-from airflow_provider_db2cdc.offsets.keyed import Document, KeyedOffsetStore
-
-
-class MemoryTexts:
-    """Documents in memory."""
-
-    where = "memory"
-
-    def __init__(self) -> None:
-        self.texts: dict[Document, str] = {}
-
-    def name(self, document: Document) -> str:
-        """Return the name of a document."""
-        return f"memory's {document}"
-
-    def get(self, document: Document) -> str | None:
-        """Return a document's text."""
-        return self.texts.get(document)
-
-    def put(self, document: Document, text: str) -> None:
-        """Keep a document's text."""
-        self.texts[document] = text
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing."""
-        return nullcontext()
+from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore, MemoryTexts
 
 
 class ArrangedOffsets(KeyedOffsetStore):

@@ -6,21 +6,21 @@ import itertools
 from dataclasses import dataclass, field
 from threading import Lock
 
-from airflow_provider_db2cdc.tick.lease.lease import Found
+from airflow_provider_db2cdc.tick.lease.lease import RegisterContent
 
 
 @dataclass
 class MemoryRegister:
     """A register of this process. With `checks=False` it ignores the condition of a write, as some stores do."""
 
-    found: Found | None = None
+    found: RegisterContent | None = None
     checks: bool = True
     is_reachable: bool = True
     loses_answers: bool = False
     numbers: itertools.count[int] = field(default_factory=itertools.count)
     turn: Lock = field(default_factory=Lock)
 
-    def read(self) -> Found | None:
+    def read(self) -> RegisterContent | None:
         """Return what it holds."""
         if not self.is_reachable:
             raise ConnectionError("unreachable")
@@ -33,7 +33,7 @@ class MemoryRegister:
         with self.turn:
             if self.checks and tag != (self.found.tag if self.found else None):
                 return None
-            self.found = Found(f"tag{next(self.numbers)}", text)
+            self.found = RegisterContent(f"tag{next(self.numbers)}", text)
             if self.loses_answers:
                 raise ConnectionError("no answer")
             return self.found.tag

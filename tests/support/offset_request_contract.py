@@ -16,7 +16,12 @@ from airflow_provider_db2cdc.cdc.offset.request import (
     SetOffset,
     TableRequests,
 )
-from airflow_provider_db2cdc.cdc.offset.request_change import capture_interrupted, only, source_restored, with_requests
+from airflow_provider_db2cdc.cdc.offset.request_change import (
+    capture_interrupted,
+    source_restored,
+    with_entry,
+    with_requests,
+)
 from airflow_provider_db2cdc.cdc.offset.summary import TableFailure
 from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
 from airflow_provider_db2cdc.errors import OffsetError
@@ -88,10 +93,10 @@ class RequestContract:
         commit(store, line(A, 4, commit_ts_ms=99, capture="x", capture_interrupted=True))
         store.put_requests(source_restored([A], "s"))
         asked = TableRequests(SetOffset("r", lsn(2), 50))
-        store.put_requests(lambda seen: only(asked, A, seen))
+        store.put_requests(lambda seen: with_entry(asked, A, seen))
         wanted = Offset(A, lsn(2), 4, 99, planned_at_ms=50, revision="r", committed_lsn=lsn(4))
         assert offset_of(store) == wanted
-        store.put_requests(lambda seen: only(TableRequests(SetOffset("r2", lsn(3), 60, 7)), A, seen))
+        store.put_requests(lambda seen: with_entry(TableRequests(SetOffset("r2", lsn(3), 60, 7)), A, seen))
         assert offset_of(store) == replace(wanted, lsn=lsn(3), batch=7, planned_at_ms=60, revision="r2")
         commit(store, line(A, 8, "r2"), at_ms=61)
         assert (offset_of(store).lsn, store.read().pending(A)) == (lsn(8), NOTHING)

@@ -92,10 +92,6 @@ class Table:
         self.done(self.plan(staged), is_begun=True)
         return staged
 
-    def repeated(self, planned: PlannedBatch) -> AppliedBatch:
-        """Apply a batch again, as the same run."""
-        return self.apply(planned, is_redone=True)
-
     def again(self, planned: PlannedBatch) -> AppliedBatch:
         """Apply a batch again, as the next run does."""
         return self.apply(planned, self.twin.open(), is_redone=True)

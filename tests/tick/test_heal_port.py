@@ -44,7 +44,6 @@ def test_only_rows_that_differ_are_published(new_table: NewTable) -> None:
     assert published(table, 2) == [("d", (4, 40)), ("r", (2, 21)), ("r", (12, 120))]
     assert (applied.reads, applied.deletes, applied.rows) == (2, 1, 9)
     assert {chunk: rows for chunk, rows in applied.published.items() if rows} == {0: 2}
-    assert table.repeated(planned) == applied
     assert table.again(planned) == without_chunks(applied)
     table.last = applied
     table.twin.record(applied)
@@ -63,7 +62,6 @@ def test_a_change_of_the_window_overrides_a_difference(new_table: NewTable) -> N
     applied = table.apply(planned)
     assert [op for op, _ in published(table, 2)] == ["c", "d", "u", "u"], "no event of the heal is left"
     assert applied.reads == 0
-    assert table.repeated(planned) == applied
     assert table.again(planned) == without_chunks(applied)
     assert table.twin.rows() == table.twin.at_source()
 
@@ -108,7 +106,6 @@ def test_an_empty_state_is_filled(new_table: NewTable) -> None:
     planned = table.plan(healing(table))
     applied = table.apply(planned)
     assert (applied.reads, applied.rows) == (2, 2)
-    assert table.repeated(planned) == applied
     assert table.again(planned) == without_chunks(applied)
     assert table.twin.rows() == table.twin.at_source()
 
@@ -124,7 +121,6 @@ def test_copies_of_rows_without_a_key_are_healed(new_table: NewTable) -> None:
     applied = table.apply(planned)
     assert published(table, 2) == [("d", (2,)), ("r", (1,)), ("r", (1,)), ("r", (2,))]
     assert (applied.reads, applied.deletes, applied.rows) == (3, 1, 5)
-    assert table.repeated(planned) == applied
     assert table.again(planned) == without_chunks(applied)
     assert table.twin.rows() == table.twin.at_source() == Counter({(1,): 2, (2,): 1, (3,): 2})
 

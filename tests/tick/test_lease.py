@@ -12,7 +12,7 @@ from support.register_contract import check_register
 
 from airflow_provider_db2cdc.errors import ConfigurationError, TargetLockedError
 from airflow_provider_db2cdc.tick.lease.keeper import SystemClock, keep_lease
-from airflow_provider_db2cdc.tick.lease.lease import Found, Lease, LeaseTimes
+from airflow_provider_db2cdc.tick.lease.lease import Lease, LeaseTimes, RegisterContent
 
 TIMES = LeaseTimes()
 LONG_S = TIMES.wait_s + TIMES.expiry_s
@@ -32,8 +32,8 @@ def test_the_register_in_memory_keeps_the_contract() -> None:
     check_register(MemoryRegister())
 
 
-@pytest.mark.parametrize("found", [None, Found("t", '{"released": true}')])
-def test_a_free_lease_is_taken_at_once(found: Found | None) -> None:
+@pytest.mark.parametrize("found", [None, RegisterContent("t", '{"released": true}')])
+def test_a_free_lease_is_taken_at_once(found: RegisterContent | None) -> None:
     register, clock = MemoryRegister(found), TestClock()
     acquired(register, clock=clock)
     assert clock.seconds == TestClock().seconds
@@ -59,7 +59,7 @@ def test_a_dead_holder_is_replaced_after_its_lease_expired() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "no JSON"])
 def test_a_text_that_nobody_understands_expires_too(text: str) -> None:
-    register = MemoryRegister(Found("t", text))
+    register = MemoryRegister(RegisterContent("t", text))
     acquired(register, "run B")
     assert register.found is not None
     assert "run B" in register.found.text
@@ -98,7 +98,7 @@ def test_a_store_that_ignores_conditions_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="ignores conditional writes"):
         acquired(MemoryRegister(checks=False))
     with pytest.raises(ConfigurationError, match="ignores conditional writes"):
-        acquired(MemoryRegister(Found("t", '{"released": true}'), checks=False))
+        acquired(MemoryRegister(RegisterContent("t", '{"released": true}'), checks=False))
 
 
 def test_a_renewal_whose_answer_was_lost_is_recognised() -> None:
@@ -162,10 +162,10 @@ def test_a_kept_lease_is_renewed_and_then_released() -> None:
 def test_a_run_that_loses_its_lease_is_ended() -> None:
     register, ended = MemoryRegister(), list[str]()
     with keep_lease(quick(register), ended.append, 0.01):
-        register.found = Found("other", '{"holder": "run B"}')
+        register.found = RegisterContent("other", '{"holder": "run B"}')
         wait_until(lambda: ended)
     assert ended[0] == "another run has taken over the lease of the target"
-    assert register.found == Found("other", '{"holder": "run B"}')
+    assert register.found == RegisterContent("other", '{"holder": "run B"}')
 
 
 def test_a_run_that_cannot_reach_its_store_is_ended() -> None:

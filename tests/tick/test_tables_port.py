@@ -59,12 +59,29 @@ def test_a_chunk_range_yields_to_the_changes_of_its_window(table: Table) -> None
     applied = table.apply(planned)
     assert (applied.reads, applied.deletes, applied.rows, applied.snapshot) == (1, 2, 5, "snapshot")
     assert {chunk: rows for chunk, rows in applied.published.items() if rows} == {0: 1}
-    assert table.repeated(planned) == applied
     assert table.again(planned) == without_chunks(applied)
     assert table.twin.rows() - table.twin.at_source() == Counter([(8, 80)]), "it is beyond the range"
     assert not table.twin.at_source() - table.twin.rows()
     reads = [event for event in table.twin.events() if event[0] == 2 and event[1] in "rd"]
     assert reads == [(2, "d", (2, 20)), (2, "d", (4, 40)), (2, "r", (3, 33))]
+
+
+@BY_TWIN
+def test_a_snapshot_of_an_empty_table_writes_nothing(table: Table) -> None:
+    table.begin_with_snapshot({})
+    assert table.last is not None
+    assert (table.last.rows, table.last.reads) == (0, 0)
+    assert (table.last.state_version, table.last.changes_version) == (0, 0), "both are as they were created"
+
+
+@BY_TWIN
+def test_a_read_without_rows_empties_the_state(table: Table) -> None:
+    table.begin({1: 10, 2: 20})
+    table.twin.commit({1: None, 2: None}, is_captured=False)
+    applied = table.done(table.plan(table.stage_whole()))
+    assert (applied.reads, applied.deletes, applied.rows) == (0, 2, 0)
+    assert table.twin.rows() == Counter()
+    assert table.done(table.plan(table.stage_whole())).deletes == 0
 
 
 @BY_TWIN
@@ -265,7 +282,6 @@ def test_equal_rows_of_a_table_without_a_key_are_counted(new_table: NewTable) ->
     assert (applied.reads, applied.deletes, applied.rows) == (1, 0, 4)
     assert isinstance(applied.chunk_range, KeylessRead)
     assert not applied.chunk_range.needs_another_read
-    assert table.repeated(planned) == applied
     assert table.again(planned) == without_chunks(applied)
     assert table.twin.rows() == table.twin.at_source() == Counter({(1,): 3, (2,): 1})
     table.twin.gain()

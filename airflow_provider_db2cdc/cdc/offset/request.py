@@ -78,7 +78,7 @@ class TableRequests:
         return frozenset({asked, self.capture_interrupted, self.source_restored} - {""})
 
     def pending(self, consumed: Collection[str]) -> TableRequests:
-        """Return what is left of it after a commit has consumed these revisions."""
+        """Return what of it is pending after a commit has consumed these revisions."""
         return TableRequests(
             None if self.request is None or self.request.revision in consumed else self.request,
             "" if self.capture_interrupted in consumed else self.capture_interrupted,
@@ -115,7 +115,7 @@ class Requests:
                 "Correct it. Or delete it, and repeat the requests of restarts and restores that no tick has acted on.",
             ) from error
 
-    def of(self, table: TableId) -> TableRequests:
+    def entry(self, table: TableId) -> TableRequests:
         """Return what is requested of a table.
 
         :raises OffsetError: when its entry cannot be read.

@@ -65,7 +65,7 @@ def describe_requests(
     return [_line(action, table, offset) for table, offset in kept.items()]
 
 
-def only(request: TableRequests, table: TableId, offsets: PipelineOffsets) -> Requests:
+def with_entry(request: TableRequests, table: TableId, offsets: PipelineOffsets) -> Requests:
     """Return the requests with this one of a table. It replaces all that is known of the table."""
     return offsets.requests.updated({table: request})
 
@@ -83,7 +83,7 @@ def _line(action: OffsetAction, table: TableId, offset: Offset | None) -> str:
 def _has_revision(offsets: PipelineOffsets, table: TableId, revision: str) -> bool:
     try:
         stored = offsets.stored.get(table)
-        return revision in offsets.requests.of(table).revisions | revisions_in(stored.revision if stored else "")
+        return revision in offsets.requests.entry(table).revisions | revisions_in(stored.revision if stored else "")
     except OffsetError:
         return False
 

@@ -12,8 +12,6 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.cdc.offset.offset import WAYS, Offset, command_hint
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of, parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -25,21 +23,8 @@ PLAIN = re.compile(r"[\w$#@]+\.[\w$#@]+")
 """Matches a table's name that is the same with and without quotes."""
 
 
-@dataclass(frozen=True)
-class StoredOffset:
-    """The entry of one table. See `Offset` for the fields."""
-
-    lsn: Lsn
-    batch: int
-    commit_ts_ms: int | None = None
-    capture: str = ""
-    planned_at_ms: int = 0
-    capture_interrupted: bool = False
-    revision: str = ""
-    source_restored: bool = False
-    committed_lsn: Lsn | None = None
-    commit_lsn: Lsn | None = None
-    announced: Announcement | None = None
+NOT_STORED = frozenset({"table", "restart", "restore"})
+"""Fields of an offset that its entry lacks: its name is the table's, and requests have a document of their own."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class StoredOffsets:
         if data is None:
             return None
         try:
-            self._read[table] = offset = Offset(table, **vars(from_data(StoredOffset, data)))
+            self._read[table] = offset = _offset(table, data)
             return offset
         except (ConfigurationError, OffsetError) as error:
             raise OffsetError(
@@ -152,4 +137,11 @@ def compact(value: Any) -> dict[str, Any]:
 
 
 def _entry(offset: Offset) -> dict[str, Any]:
-    return compact(StoredOffset(**{each.name: getattr(offset, each.name) for each in fields(StoredOffset)}))
+    return {name: data for name, data in compact(offset).items() if name not in NOT_STORED}
+
+
+def _offset(table: TableId, data: Any) -> Offset:
+    if not isinstance(data, dict) or NOT_STORED & data.keys():
+        raise ConfigurationError("it is not the entry of an offset")
+    offset: Offset = from_data(Offset, {**data, "table": to_data(table)})
+    return offset

@@ -44,7 +44,7 @@ class PipelineOffsets:
 
         :raises OffsetError: when the offset or the request cannot be read.
         """
-        requested = self.requests.of(table)
+        requested = self.requests.entry(table)
         try:
             stored = self.stored.get(table)
         except OffsetError:
@@ -91,7 +91,7 @@ class PipelineOffsets:
     def pending(self, table: TableId) -> TableRequests:
         """Return what is requested of a table and no commit has consumed. An entry that cannot be read is nothing."""
         try:
-            requested = self.requests.of(table)
+            requested = self.requests.entry(table)
             stored = self.stored.get(table)
         except OffsetError:
             return self._unread(table)
@@ -104,11 +104,11 @@ class PipelineOffsets:
         entries: dict[TableId, TableRequests] = {}
         for table in self.requests.tables:
             try:
-                old = self.requests.of(table)
+                old = self.requests.entry(table)
             except OffsetError:
                 continue
-            if (left := self.pending(table)) != old:
-                entries[table] = left
+            if (pending := self.pending(table)) != old:
+                entries[table] = pending
         return self.requests.updated(entries) if entries else self.requests
 
     def recorded(self, revision: str, **values: Any) -> Requests:
@@ -118,21 +118,21 @@ class PipelineOffsets:
 
     def _unread(self, table: TableId) -> TableRequests:
         try:
-            return self.requests.of(table)
+            return self.requests.entry(table)
         except OffsetError:
             return NOTHING
 
     def _requested(self, table: TableId, stored: Offset | None, requested: TableRequests) -> Offset | None:
-        left = requested.pending(revisions_in("" if stored is None else stored.revision))
-        if left == NOTHING:
+        pending = requested.pending(revisions_in("" if stored is None else stored.revision))
+        if pending == NOTHING:
             return stored
         # A request needs no position. But an LSN is only comparable with LSNs of the same length.
         empty = Offset(table, Lsn(bytes(self._width)), 0)
-        offset = _after(left.request, stored or empty, empty)
+        offset = _after(pending.request, stored or empty, empty)
         return replace(
             offset,
-            capture_interrupted=offset.capture_interrupted or bool(left.capture_interrupted),
-            source_restored=offset.source_restored or bool(left.source_restored),
+            capture_interrupted=offset.capture_interrupted or bool(pending.capture_interrupted),
+            source_restored=offset.source_restored or bool(pending.source_restored),
             revision=revision_text(requested.revisions),
         )
 

@@ -1,4 +1,4 @@
-"""How the work of Spark applications spreads over hosts, as their event logs tell."""
+"""How the work of Spark applications spreads over hosts, as their event logs show."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ class Node:
     def await_line(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """Wait for a line of its log.
 
-        Raises:
-            Db2CdcError: the process ended, or the line does not come.
+        :raises Db2CdcError: the process ended, or the line does not come.
         """
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -132,8 +131,7 @@ def environment_of_node(folder: Path) -> dict[str, str]:
 def lay_out_spark(folder: Path) -> None:
     """Create the folder of a node: links to the installed Spark's jars and to a few programs.
 
-    Raises:
-        ConfigurationError: the installed pyspark has no such Spark.
+    :raises ConfigurationError: the installed pyspark has no such Spark.
     """
     installed = spark_home()
     if not (installed / "bin" / "spark-class").is_file():

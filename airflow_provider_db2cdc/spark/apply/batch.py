@@ -24,8 +24,9 @@ from airflow_provider_db2cdc.tick.log import log_progress
 def apply_batch(context: BatchContext) -> AppliedBatch:
     """Apply one planned batch of one table and return it as applied. The replica must be prepared.
 
-    A retry changes nothing: Delta skips each write that is there already. Rows that were staged under other columns are
-    excluded, and read again later. What a first try published of them still goes into the state.
+    A retry changes nothing: Delta skips each write that is there already. Rows that another run has staged, or this one
+    under other columns, are excluded and read again later. What a first try published of them still goes into the
+    state.
     """
     if context.excludes_chunks:
         # It comes first. A first try that hangs before it publishes rows must not do so after they are counted here.
@@ -34,7 +35,7 @@ def apply_batch(context: BatchContext) -> AppliedBatch:
     reads = append_read_rows(context, changes)
     state_change = find_state_change(context, changes, reads)
     if state_change.gone is not None:
-        changes = append_range_deletes(context, changes, reads, state_change.gone)
+        changes = append_range_deletes(context, changes, state_change.gone)
     events, read = changes.counts.events, sum(reads.counts.values())
     log_progress(
         f"table={context.planned.table} batch={context.planned.batch} in the change log: {events} events, {read} reads"
@@ -49,7 +50,7 @@ def append_changes(context: BatchContext) -> LoggedEvents:
     has_changes = planned.rows != 0 and not planned.span.empty
     pulled = pull(context) if has_changes else LoggedEvents(context.events, BatchCounts())
     # An earlier try may have appended more than the plan counted.
-    has_more = append_found_deletes(context) or context.may_have_deletes
+    has_more = append_found_deletes(context) or context.excludes_chunks
     if pulled is not None and not has_more:
         return pulled
     # The session may be set for a snapshot's many rows, while there are few changes.

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing
 from airflow_provider_db2cdc.spark.apply.staged_rows import StagedRows
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.events.envelope import Envelopes
@@ -89,12 +89,3 @@ class BatchContext:
         A state that is not empty although the last applied batch left 0 rows has rows of unknown origin.
         """
         return (self.held.rows or None) if self.held is not None else None
-
-    @property
-    def may_have_deletes(self) -> bool:
-        """Whether an earlier try may have published deletes that the plan did not count.
-
-        Only a first try is compared with the state beforehand.
-        """
-        deletes_by_range = isinstance(self.chunk_range, KeyedChunks) and self.chunk_range.deletes_by_range
-        return self.excludes_chunks or (deletes_by_range and self.batch.diff is None)

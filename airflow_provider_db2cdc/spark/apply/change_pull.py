@@ -43,7 +43,8 @@ def pull(context: BatchContext) -> LoggedEvents | None:
     events, counts = context.events, None
     with naming_bare_updates(context), conf_for_row_count(replica.spark, planned.rows):
         if not replica.has_written("changes", planned.batch):
-            events = read_changes(context).localCheckpoint(storageLevel=kept_level(replica.spark, is_small))
+            level = kept_level(str(replica.spark.sparkContext.master), is_small)
+            events = read_changes(context).localCheckpoint(storageLevel=level)
             counts = count_batch(events, replica.schema.key)
             events = safe_to_fold(replica, events, counts)
         is_new = replica.append_changes(events.limit(0) if counts is None else events, planned.batch, "changes")

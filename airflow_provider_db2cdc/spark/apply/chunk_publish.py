@@ -40,7 +40,7 @@ class PublishedRows:
     """A chunk range whose rows are published: the rows (`row`, or None) and their number per chunk (`counts`).
 
     `effects` are the net effects of its window, None without events or without a key. `differences` are rows to merge
-    that a comparison with the state found, None without one. With `is_new` the rows were not in the change log before.
+    that a comparison with the state found, None without one.
     """
 
     chunk_range: ChunkRange | None
@@ -48,7 +48,6 @@ class PublishedRows:
     counts: Mapping[int, int] = field(default_factory=dict)
     effects: DataFrame | None = None
     differences: DataFrame | None = None
-    is_new: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,15 +79,11 @@ def append_found_deletes(context: BatchContext) -> bool:
     return False
 
 
-def append_range_deletes(
-    context: BatchContext, changes: LoggedEvents, reads: PublishedRows, gone: DataFrame
-) -> LoggedEvents:
+def append_range_deletes(context: BatchContext, changes: LoggedEvents, gone: DataFrame) -> LoggedEvents:
     """Append `d` events for rows (`gone`) that a chunk range did not find. Return the batch's events with them."""
     if count := gone.count():
         _append_deletes(context, gone.select(F.struct(*map(quoted, context.replica.schema.names)).alias("row")))
-    # If an earlier try appended the reads, it may have appended these deletes, too. The state may lack the rows by now.
-    counts = replace(changes.counts, deletes=changes.counts.deletes + count) if reads.is_new else None
-    return replace(changes, counts=counts or count_batch(context.events))
+    return replace(changes, counts=replace(changes.counts, deletes=changes.counts.deletes + count))
 
 
 def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedRows:
@@ -107,16 +102,16 @@ def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedR
         found = _keyless_rows(context, chunk_range, window)
     else:
         found = _keyed_rows(context, chunk_range, window)
-    counts = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
-    if found.is_all and not chunk_range.rows_read:
-        return PublishedRows(found.chunk_range, counts=counts, differences=found.differences)
-    is_new = context.replica.append_changes(context.envelopes.of_reads(found.rows), context.planned.batch, "reads")
+    if not chunk_range.rows_read:
+        return PublishedRows(found.chunk_range, effects=found.effects, differences=found.differences)
+    context.replica.append_changes(context.envelopes.of_reads(found.rows), context.planned.batch, "reads")
     if found.is_all:
         rows = found.rows
+        counts = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
     else:
         # The published rows are read back: computing them again takes several joins.
         rows, counts = context.replica.read_rows(context.planned.batch), dict(count_reads(context.events))
-    return PublishedRows(found.chunk_range, rows, counts, found.effects, found.differences, is_new)
+    return PublishedRows(found.chunk_range, rows, counts, found.effects, found.differences)
 
 
 def _keyless_rows(context: BatchContext, read: KeylessRead, window: LoggedEvents) -> RowsToPublish:
@@ -156,7 +151,7 @@ def _range_differences(
         return None
     diff = context.batch.diff
     if not isinstance(diff, StateDiff) or not diff.is_valid(context.replica, chunk_range):
-        # A redone batch was not compared, or was compared with another state.
+        # The state has changed since the comparison.
         diff = diff_state(context.replica, context.staged_rows(chunk_range), chunk_range, context.held)
     if diff.differences is None:
         return None

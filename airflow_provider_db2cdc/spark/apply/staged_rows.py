@@ -28,7 +28,8 @@ class StagedRows:
     @failpoint("stage_rows")
     def add(self, rows: DataFrame, is_few: bool, read_id: str = "") -> str:
         """Read rows now, and keep them together with those of `read_id`, if given. Return the id of all of them."""
-        read = rows.localCheckpoint(storageLevel=kept_level(rows.sparkSession, is_few))
+        level = kept_level(str(rows.sparkSession.sparkContext.master), is_few)
+        read = rows.localCheckpoint(storageLevel=level)
         new_id = read_id or uuid4().hex
         self._parts[new_id] = (*self._parts.get(read_id, ()), read)
         return new_id

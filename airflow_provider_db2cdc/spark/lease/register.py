@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.tick.lease.lease import Found
+from airflow_provider_db2cdc.tick.lease.lease import RegisterContent
 
 IF_ABSENT, IF_TAG = "fs.option.create.conditional.overwrite", "fs.option.create.conditional.overwrite.etag"
 MISSING = "java.io.FileNotFoundException"
@@ -29,7 +29,7 @@ class StoreRegister:
         self._path = self._jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
 
-    def read(self) -> Found | None:
+    def read(self) -> RegisterContent | None:
         """Return what it holds. A text that is newer than its tag does no harm: a swap by that tag fails."""
         try:
             status = self._files.getFileStatus(self._path)
@@ -39,7 +39,7 @@ class StoreRegister:
                 return None
             raise
         try:
-            return Found(str(status.getEtag()), text)
+            return RegisterContent(str(status.getEtag()), text)
         except Py4JError as error:
             raise _unsupported(self._files) from error
 

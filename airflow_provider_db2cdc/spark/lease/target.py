@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from threading import Thread
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.document import LEASE_LOST
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.target_reach import scheme_of
 from airflow_provider_db2cdc.spark.lease.register import StoreRegister
+from airflow_provider_db2cdc.spark.target_location import default_fs, target_location
 from airflow_provider_db2cdc.tick.lease.keeper import SystemClock, keep_lease
 from airflow_provider_db2cdc.tick.lease.lease import Lease, LeaseTimes
 from airflow_provider_db2cdc.tick.log import log_progress
@@ -25,21 +26,23 @@ DELTAS_OWN = ("S3SingleDriverLogStore", "HDFSLogStore", "AzureLogStore", "GCSLog
 """Delta's LogStores that do not commit atomically on S3. GCSLogStore leaves the check to a file system that has it."""
 
 HALT_TIMEOUT_S = 5.0
-What = Literal["tables", "report"]
-LEASES: tuple[What, ...] = ("tables", "report")
+LeaseName = Literal["tables", "report"]
+LEASES: tuple[LeaseName, ...] = ("tables", "report")
 
 
-def target_lease(spark: SparkSession, layout: Layout, run: str, what: What = "tables") -> AbstractContextManager[None]:
+def target_lease(
+    spark: SparkSession, layout: Layout, run: str, lease: LeaseName = "tables"
+) -> AbstractContextManager[None]:
     """Return a block in which no other run writes the target. Where Delta's commits are atomic, it does nothing.
 
     The report of verifications has a lease of its own, so a verification does not keep ticks waiting.
     """
-    location = _location(spark, layout)
-    scheme = urlsplit(location).scheme.lower() or _default_scheme(spark)
+    location = target_location(spark, layout)
+    scheme = scheme_of(location, default_fs(spark))
     if not location or not needs_lease(scheme, dict(spark.sparkContext.getConf().getAll())):
         return nullcontext()
     folder = f"{location.rstrip('/')}/_db2cdc" if layout.is_path else location.rstrip("/")
-    register = StoreRegister(spark, f"{folder}/_{what}.lease")
+    register = StoreRegister(spark, f"{folder}/_{lease}.lease")
     holder = f"{run} on {socket.gethostname()}"
     return keep_lease(Lease(register, holder, SystemClock(), LeaseTimes()), _end_driver(spark))
 
@@ -50,19 +53,6 @@ def needs_lease(scheme: str, conf: Mapping[str, str]) -> bool:
         return False
     store = conf.get(f"spark.delta.logStore.{scheme}.impl") or conf.get(LOG_STORE) or DELTAS_OWN[0]
     return store.rsplit(".", 1)[-1] in DELTAS_OWN
-
-
-def _location(spark: SparkSession, layout: Layout) -> str:
-    """Return the target's path, or the folder of its schema. Without a schema no table can be written."""
-    if layout.is_path:
-        return layout.target
-    exists = spark.catalog.databaseExists(layout.target)
-    return spark.catalog.getDatabase(layout.target).locationUri or "" if exists else ""
-
-
-def _default_scheme(spark: SparkSession) -> str:
-    conf = spark._jsc.hadoopConfiguration()
-    return str(spark._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).getScheme()).lower()  # type: ignore[union-attr]
 
 
 def _end_driver(spark: SparkSession) -> Callable[[str], None]:

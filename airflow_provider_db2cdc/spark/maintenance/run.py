@@ -34,16 +34,17 @@ def run(spec: MaintenanceSpec) -> MaintenanceResult:
     :raises Db2CdcError: nothing could be done: there is no target, or it has no such table.
     """
     spark = open_session(f"db2cdc maintain {spec.pipeline}")
+    layout = Layout(spec.target)
+    require_reach(spark, layout, spec.shared_mount)
     with ExitStack() as leases:
-        for what in () if spec.dry_run else LEASES:
-            leases.enter_context(target_lease(spark, Layout(spec.target), f"maintenance {spec.run_id}", what))
+        for lease in () if spec.dry_run else LEASES:
+            leases.enter_context(target_lease(spark, layout, f"maintenance {spec.run_id}", lease))
         return maintain(spark, spec)
 
 
 def maintain(spark: SparkSession, spec: MaintenanceSpec) -> MaintenanceResult:
     """Maintain the tables of a target on a session. See `run`."""
     layout = Layout(spec.target)
-    require_reach(spark, layout, spec.shared_mount)
     facts = read_facts(spark, layout, spec)
     tables = _chosen(spec, facts)
     log_progress(f"maintenance: pipeline={spec.pipeline} tables={len(tables)}{' dry run' if spec.dry_run else ''}")

@@ -18,7 +18,7 @@ UNKNOWN = "an unknown run"
 
 
 @dataclass(frozen=True)
-class Found:
+class RegisterContent:
     """The content of the register, and the tag of this version of it."""
 
     tag: str
@@ -28,7 +28,7 @@ class Found:
 class Register(Protocol):
     """One object of a store, with an atomic compare-and-swap."""
 
-    def read(self) -> Found | None:
+    def read(self) -> RegisterContent | None:
         """Return what it holds, or None if it does not exist."""
 
     def swap(self, tag: str | None, text: str) -> str | None:
@@ -122,7 +122,7 @@ class Lease:
         """Whether the last renewal is so old that another run may soon take over."""
         return self.clock.now_s() - self.renewed_at_s > self.times.give_up_s
 
-    def _take(self, found: Found | None) -> bool:
+    def _take(self, found: RegisterContent | None) -> bool:
         before = found.tag if found else None
         now_s = self.clock.now_s()
         tag = self.register.swap(before, self._text())
