@@ -51,8 +51,7 @@ def recent_announcements(pipeline: str, tables: int) -> Mapping[tuple[TableId, s
     for event in events.ascending(False).limit(EVENTS_PER_TABLE * tables + OTHER_EVENTS):
         announced, table = in_event(event.extra), _table_of(pipeline, event.asset.uri)
         if announced is not None and table is not None:
-            key = (table, announced.log_id)
-            found[key] = max(found.get(key, announced), announced, key=lambda each: each.to_batch)
+            found.setdefault((table, announced.log_id), announced)
     return found
 
 

@@ -24,7 +24,7 @@ from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, Tabl
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.operators.asset import table_asset
+from airflow_provider_db2cdc.operators.asset import recent_announcements, table_asset
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.summary import describe_snapshot, describe_table
 
@@ -126,6 +126,16 @@ def test_events_leave_no_hole_where_a_run_fails_after_its_offsets_moved(commit: 
         state, offsets, _ = commit("commit_hole", changed, *tables, planned_at_ms=batch)
         assert (state, offsets["ORDERS"]) == ("failed" if tables else "success", lsn(batch))
     assert ranges("commit_hole") == [(0, 1, 1), (1, 4, 9)]
+
+
+def test_newest_events_of_several_tables_are_found_in_one_call(commit: Commit, inside: Inside) -> None:
+    for batch in (1, 2):
+        tables = [table_result(name, batch=batch, upto=batch, creates=1) for name in ("ORDERS", "ITEMS")]
+        commit("commit_recent", *tables, planned_at_ms=batch)
+    found = inside(lambda: recent_announcements("commit_recent", 2))
+    newest = {(str(table), log): (event.from_batch, event.to_batch) for (table, log), event in found.items()}
+    assert newest == {("SALES.ORDERS", "log"): (1, 2), ("SALES.ITEMS", "log"): (1, 2)}
+    assert inside(lambda: recent_announcements("commit_nothing", 2)) == {}
 
 
 def test_a_run_that_is_marked_failed_during_commit_leaves_no_hole(commit: Commit) -> None:

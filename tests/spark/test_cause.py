@@ -115,6 +115,26 @@ Caused by: java.nio.charset.MalformedInputException: Input length = 1
             "in Spark's local folders (spark.local.dir, by default /tmp). Then run the tick again.",
         ),
         (
+            "\n: a.b.SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_4_0 not found!",
+            "Spark has lost an executor, and with it rows of this batch that no other executor held. The next tick "
+            "applies the batch. If it happens often, read in the logs of the executors why they end.",
+        ),
+        (
+            "x\nCaused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            "Spark has no client for the target's store: the class org.apache.hadoop.fs.s3a.S3AFileSystem is missing. "
+            "Fetch its jars with `db2cdc jars --with s3`. For another store, name them in spark.packages.",
+        ),
+        (
+            "x\n: java.nio.file.AccessDeniedException: s3a://lake/t: org.apache.hadoop.fs.s3a.auth."
+            "NoAwsCredentialsException: no login",
+            "the target's store refuses the login, or there is none. Give the job credentials by the connection of "
+            "`store_conn_id`, the environment or the machine's role.",
+        ),
+        (
+            "x\n: org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://lake/': Bucket does not exist",
+            "the target's bucket does not exist. Create it, or correct `target`.",
+        ),
+        (
             ": com.ibm.db2.jcc.am.SqlDataException: SQL Error: SQLCODE=-420, SQLSTATE=22018, SQLERRMC=hush, DRIVER=4",
             "RuntimeError <- SqlDataException; SQLCODE -420 SQLSTATE 22018.",
         ),
