@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
@@ -37,6 +37,9 @@ class RunContext:
 def read_history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
     """Return the batches since the offsets.
 
+    The newest batch is at least that of the offsets. An older copy of the target does not have it. Consumers of the
+    change log follow batch numbers, so no number may come twice.
+
     Where a table has a stored offset but no batch there, its batches are read from its last applied batch on.
     """
     since = {task.table: task.batch for task in spec.tables}
@@ -44,4 +47,5 @@ def read_history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
     unproven = {
         task.table: 0 for task in spec.tables if task.stored_lsn and task.batch and task.table not in history.last
     }
-    return batch_log.history({**since, **unproven}) if unproven else history
+    history = batch_log.history({**since, **unproven}) if unproven else history
+    return replace(history, newest_batch=max(history.newest_batch, spec.offset_batch))

@@ -34,7 +34,7 @@ def repaired(
     run_id, at_ms = f"run{next(numbers)}", int(time.time() * 1000)
     request = RepairRequest(run_id, at_ms, interval, [str(table) for table in tables], is_dry_run)
     with pipeline.source() as source:
-        spec = plan_repair(source, pipeline.config, pipeline.offsets, request)
+        spec = plan_repair(source, pipeline.config, pipeline.offsets.read(), request)
     assert isinstance(spec, JobSpec), spec
     result = job.run(spec)
     assert not result.failed, result.failed

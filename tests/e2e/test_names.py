@@ -34,7 +34,7 @@ def test_a_table_of_any_name_is_replicated(new_pipeline: Callable[..., Pipeline]
     pipeline.writer.commit()
     pipeline.captured()
     with pipeline.source() as source:
-        bad = [check for check in preflight(source, pipeline.config, pipeline.offsets) if not check.ok]
+        bad = [check for check in preflight(source, pipeline.config, pipeline.offsets.read()) if not check.ok]
     assert [check for check in bad if check.level == "error"] == []
     pipeline.passed()
     for table in tables:

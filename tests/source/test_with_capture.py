@@ -110,5 +110,5 @@ def test_schemas_come_from_the_catalog(captured: tuple[CountingSource, Any]) -> 
 def test_preflight_only_warns(captured: tuple[CountingSource, Any]) -> None:
     source, connection = captured
     change(connection, 'INSERT INTO SALES."Order Items" VALUES (1, 1, 1)')
-    failed = [check for check in preflight(source, CONFIG, MemoryOffsets()) if not check.ok]
+    failed = [check for check in preflight(source, CONFIG, MemoryOffsets().read()) if not check.ok]
     assert [(check.name, check.subject, check.level) for check in failed] == [("columns", str(ORDERS), "warning")]

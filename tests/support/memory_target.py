@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import RLock
 
@@ -42,6 +43,10 @@ class MemoryTarget:
     applied: list[AppliedBatch] = field(default_factory=list)
     manifest: list[Lsn] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
+
+    def copy(self) -> MemoryTarget:
+        """Return a copy, as a backup makes one."""
+        return MemoryTarget(**{name: deepcopy(value) for name, value in vars(self).items() if name != "lock"})
 
     def once(self, table: TableId, step: str, batch: int, write: Callable[[], None]) -> bool:
         """Write under a transaction id; return False where this version of it, or a later one, was written before.

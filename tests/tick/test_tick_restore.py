@@ -62,6 +62,22 @@ def test_lost_or_ahead_offset_is_restored_without_a_snapshot(pipeline: MemoryPip
     pipeline.finish()
 
 
+def test_an_older_copy_of_the_target_reuses_no_batch_number(pipeline: MemoryPipeline) -> None:
+    """A consumer that has read up to a batch of the lost target reads on with the next one."""
+    copy = pipeline.target.copy()
+    for value in (6, 7):
+        pipeline.change(A, 2, value)
+        newest = max(line.batch or 0 for line in pipeline.passed().tables)
+    pipeline.target = copy
+    errors = {line.table: line.error for line in pipeline.tick().failed}
+    for table in (A, B):
+        assert "ahead of the target" in errors[table]
+        pipeline.restore(table)
+    result = pipeline.passed()
+    assert {line.batch for line in result.tables} == {newest + 1}
+    pipeline.finish()
+
+
 def test_offset_is_restored_though_there_is_nothing_to_pull(pipeline: MemoryPipeline) -> None:
     before = offset_of(pipeline)
     lose(pipeline)

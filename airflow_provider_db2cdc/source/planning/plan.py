@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime, DataInter
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration, reinit_call
 from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
-from airflow_provider_db2cdc.cdc.offset.store import RequestStore
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets, RequestStore
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.select_override import selects_of
@@ -107,18 +107,20 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: RequestStore
         return IdleTick(idle_reason(config, end, lsn, plans))
     plans = with_source_rows(source, [replace(plan, select=selects.get(plan.table, "")) for plan in plans])
     _warn_of_unread(plans, config.asn_schema)
-    spec = after_last_tick(summary, new_spec(source, config, run, captured.position, plans))
+    spec = after_last_tick(seen, new_spec(source, config, run, captured.position, plans))
     spec = replace(spec, interval=run.interval, interval_end=lsn, rejected=tuple(rejected), source_clock=clock)
     return replace(spec, signals=tuple(pending), signal_table=signal_table)
 
 
-def after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
-    """Return the spec with a time after the last tick's, even if a clock was set back.
+def after_last_tick(offsets: KnownOffsets, spec: JobSpec) -> JobSpec:
+    """Return the spec with a time and batches after the last tick's.
 
-    A result is ordered among the ticks by that time.
+    A result is ordered among the ticks by that time, even if a clock was set back.
     """
+    summary = offsets.summary()
     later_ms = max(spec.planned_at_ms, summary.planned_at_ms + 1, summary.signals_in_flight_at_ms + 1)
-    return replace(spec, planned_at_ms=later_ms, reported_seq=summary.reported_seq, notified_seq=summary.notified_upto)
+    spec = replace(spec, planned_at_ms=later_ms, offset_batch=offsets.newest_batch)
+    return replace(spec, reported_seq=summary.reported_seq, notified_seq=summary.notified_upto)
 
 
 def _low_mark(now: CapturePosition) -> str:

@@ -77,7 +77,7 @@ def plan_repair(
         plans = planning.counted(repair, plans)
     _check_any(plans, planning.rejected)
     run = TickRun(request.id, request.at_ms)
-    spec = after_last_tick(summary, new_spec(source, config, run, captured.position, plans))
+    spec = after_last_tick(offsets, new_spec(source, config, run, captured.position, plans))
     order, rejected = RepairOrder(repair, request.is_dry_run), tuple(planning.rejected)
     return replace(spec, rejected=rejected, source_clock=clock, repair=order)
 
