@@ -164,8 +164,8 @@ def current_state(context: BatchContext, rows: int | None, version: int | None) 
     replica = context.replica
     number = replica.newest_version() if version is None else version
     # A run that hung here, while another run applied this batch and the next, must not take the next one's version. So
-    # check after the version is read: later batches are merged only once this one is applied.
-    if version is None:
+    # check after the version is read: later batches are merged only once this one is applied. Version 0 has none.
+    if version is None and number:
         check_not_applied(replica.spark, replica.layout, replica.table, context.planned.batch)
     return StateVersion(_count_rows(replica, number) if rows is None else rows, number)
 
