@@ -26,7 +26,8 @@ from .mutant import ROOT, Mutant, read_mutants
 COPIED = ("airflow_provider_db2cdc", "spark_jobs", "dags", "tests", "docs")
 COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-TIMEOUT_S = 900
+TIMEOUT_S, SOUND_TIMEOUT_S = 900, 3600
+"""Limits of one mutant's tests, and of all tests without a mutant."""
 
 
 def main() -> int:
@@ -79,12 +80,12 @@ def check_sound(mutants: Sequence[Mutant], folders: SimpleQueue[Path]) -> str:
     named = sorted({test for mutant in mutants for test in mutant.tests})
     folder = folders.get()
     try:
-        return failing_test(named, folder) if named else ""
+        return failing_test(named, folder, SOUND_TIMEOUT_S) if named else ""
     finally:
         folders.put(folder)
 
 
-def failing_test(tests: Sequence[str], folder: Path) -> str:
+def failing_test(tests: Sequence[str], folder: Path, timeout_s: int = TIMEOUT_S) -> str:
     """Run those tests in a copy that `make test` runs, until one fails, and return its name.
 
     A run that hangs counts as a failure.
@@ -93,9 +94,9 @@ def failing_test(tests: Sequence[str], folder: Path) -> str:
     command = [sys.executable, "-m", "pytest", *options, *tests]
     environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        return f"a run that hangs (over {TIMEOUT_S} s)"
+        return f"a run that hangs (over {timeout_s} s)"
     if done.returncode in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
         return ""
     found = FAILED.search(done.stdout)
