@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from typing import Protocol, Self, TypeVar
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
@@ -15,6 +17,9 @@ USER_ENV = "DB2CDC_USER"
 PASSWORD_ENV = "DB2CDC_PASSWORD"
 ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
 PARENT_PIPE = "parent.pipe"
+COMPRESSED, PLAIN_CHARACTERS = "zlib:", 65_536
+"""The prefix of a compressed document, and the greatest length of one that is kept as it is."""
+
 LEASE_LOST = 75
 """The exit code of a job that lost the lease of its target. Its last output may be lost with it."""
 
@@ -61,15 +66,20 @@ class Document:
         """Return the document as JSON. It holds no secrets and no row values."""
         return json.dumps(to_data(self))
 
+    def to_xcom(self) -> str:
+        """Return the document as a text for Airflow's database: as JSON, or if that is long, as compressed JSON."""
+        text = self.to_json()
+        return text if len(text) <= PLAIN_CHARACTERS else COMPRESSED + b64encode(zlib.compress(text.encode())).decode()
+
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a document.
+        """Read a document from JSON, or from the text of `to_xcom`.
 
         :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
         """
         try:
-            data = json.loads(text)
-        except ValueError as error:
+            data = json.loads(_expanded(text))
+        except (ValueError, zlib.error) as error:
             raise ConfigurationError(f"the {cls.__name__} is not JSON: {error}") from error
         if not isinstance(data, dict) or data.get("version") != VERSION:
             version = data.get("version") if isinstance(data, dict) else None
@@ -78,3 +88,9 @@ class Document:
                 "Install the same version of airflow-provider-db2cdc where the DAG runs and where the job runs.",
             )
         return from_data(cls, data)
+
+
+def _expanded(text: str) -> str:
+    if not text.startswith(COMPRESSED):
+        return text
+    return zlib.decompress(b64decode(text.removeprefix(COMPRESSED), validate=True)).decode()

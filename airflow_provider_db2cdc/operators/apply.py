@@ -37,7 +37,7 @@ class Db2CdcApplyOperator(Db2CdcJobOperator[JobResult]):
         return spec
 
     def execute(self, context: Context) -> str:  # type: ignore[override]
-        """Run the job and return the JobResult as JSON. See `Db2CdcJobOperator.execute` for the errors."""
+        """Run the job and return the JobResult as a text. See `Db2CdcJobOperator.execute` for the errors."""
         result = self.run_spec(context)
         if result.failed:
             for table in result.tables:
@@ -45,7 +45,7 @@ class Db2CdcApplyOperator(Db2CdcJobOperator[JobResult]):
             is_open = any(not table.is_rejected for table in result.failed)
             if result.repair is not None and is_open and has_retries(context):
                 raise_for_failures(result)
-        return result.to_json()
+        return result.to_xcom()
 
 
 def has_retries(context: Context) -> bool:

@@ -90,7 +90,7 @@ class Db2CdcPlanOperator(BaseOperator):
             len(spec.rejected),
             spec.interval_end or spec.capture_position.lsn,
         )
-        return spec.to_json()
+        return spec.to_xcom()
 
     def _backfill(self, config: PipelineConfig, context: Context) -> str:
         params, timetable = context.get("params") or {}, context["dag"].timetable
@@ -98,7 +98,7 @@ class Db2CdcPlanOperator(BaseOperator):
         self.log.info(
             "planned: backfill pipeline=%s tables=%d rejected=%d", spec.pipeline, len(spec.tables), len(spec.rejected)
         )
-        return spec.to_json()
+        return spec.to_xcom()
 
     def _warn_of(self, config: PipelineConfig) -> None:
         if config.ignored:
