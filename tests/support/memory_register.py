@@ -40,6 +40,22 @@ class MemoryRegister:
 
 
 @dataclass
+class MemoryDriver:
+    """A driver that keeps what it was told."""
+
+    ended: list[str] = field(default_factory=list)
+    deadlines: list[float | None] = field(default_factory=list)
+
+    def end_after(self, seconds: float | None) -> None:
+        """Keep the deadline."""
+        self.deadlines.append(seconds)
+
+    def end(self, reason: str) -> None:
+        """Keep the reason."""
+        self.ended.append(reason)
+
+
+@dataclass
 class TestClock:
     """A clock that stands still unless a lease waits, or a test moves it."""
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.memory_register import MemoryRegister, TestClock
+from support.memory_register import MemoryDriver, MemoryRegister, TestClock
 from support.register_contract import check_register
 
 from airflow_provider_db2cdc.errors import ConfigurationError, TargetLockedError
@@ -115,9 +115,9 @@ def test_a_lease_is_stale_before_another_run_may_take_it() -> None:
     register, clock = MemoryRegister(), TestClock()
     lease = acquired(register, clock=clock)
     clock.sleep(TIMES.give_up_s)
-    assert not lease.is_stale
+    assert lease.left_s == 0
     clock.sleep(1)
-    assert lease.is_stale
+    assert lease.left_s < 0
     assert TIMES.renew_s < TIMES.give_up_s < TIMES.expiry_s
 
 
@@ -141,7 +141,7 @@ def test_two_runs_never_hold_a_fresh_lease_together(steps: list[tuple[int, str]]
                 del leases[run]
             case "release" if run in leases:
                 leases.pop(run).release()
-        assert sum(not lease.is_stale for lease in leases.values()) <= 1
+        assert sum(lease.left_s >= 0 for lease in leases.values()) <= 1
 
 
 def quick(register: MemoryRegister) -> Lease:
@@ -150,31 +150,51 @@ def quick(register: MemoryRegister) -> Lease:
 
 
 def test_a_kept_lease_is_renewed_and_then_released() -> None:
-    register, ended = MemoryRegister(), list[str]()
-    with keep_lease(quick(register), ended.append, 0.01):
+    register, driver = MemoryRegister(), MemoryDriver()
+    with keep_lease(quick(register), driver, 0.01):
         assert register.found is not None
         first = register.found.tag
         wait_until(lambda: register.found is not None and register.found.tag != first)
     assert '"released": true' in register.found.text
-    assert ended == []
+    assert driver.ended == []
 
 
 def test_a_run_that_loses_its_lease_is_ended() -> None:
-    register, ended = MemoryRegister(), list[str]()
-    with keep_lease(quick(register), ended.append, 0.01):
+    register, driver = MemoryRegister(), MemoryDriver()
+    with keep_lease(quick(register), driver, 0.01):
         register.found = RegisterContent("other", '{"holder": "run B"}')
-        wait_until(lambda: ended)
-    assert ended[0] == "another run has taken over the lease of the target"
+        wait_until(lambda: driver.ended)
+    assert driver.ended[0] == "another run has taken over the lease of the target"
     assert register.found == RegisterContent("other", '{"holder": "run B"}')
 
 
 def test_a_run_that_cannot_reach_its_store_is_ended() -> None:
-    register, ended = MemoryRegister(), list[str]()
-    with keep_lease(quick(register), ended.append, 0.01):
+    register, driver = MemoryRegister(), MemoryDriver()
+    with keep_lease(quick(register), driver, 0.01):
         register.is_reachable = False
-        wait_until(lambda: ended)
+        wait_until(lambda: driver.ended)
         register.is_reachable = True
-    assert "could not be renewed" in ended[0]
+    assert "could not be renewed" in driver.ended[0]
+
+
+def test_the_driver_has_a_deadline_from_the_start_and_with_each_renewal() -> None:
+    register, driver = MemoryRegister(), MemoryDriver()
+    with keep_lease(quick(register), driver, 0.01):
+        [first] = driver.deadlines[:1]
+        wait_until(lambda: len(driver.deadlines) > 3)
+        renewed = [deadline for deadline in driver.deadlines if deadline is not None]
+    assert first is not None
+    assert all(0 < deadline <= 0.2 for deadline in renewed)
+    assert driver.deadlines[-1] is None
+    assert None not in driver.deadlines[:-1]
+
+
+def test_a_run_that_cannot_release_its_lease_has_still_done_its_work(capsys: pytest.CaptureFixture[str]) -> None:
+    register, driver = MemoryRegister(), MemoryDriver()
+    with keep_lease(new_lease(register), driver):
+        register.is_reachable = False
+    assert "lease of the target was not released" in capsys.readouterr().out
+    assert driver.ended == []
 
 
 def wait_until(condition: object) -> None:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from threading import Thread
-from typing import Any, Literal
+from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.document import LEASE_LOST
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.target_reach import scheme_of
+from airflow_provider_db2cdc.spark.lease.driver import SparkDriver
 from airflow_provider_db2cdc.spark.lease.register import StoreRegister
 from airflow_provider_db2cdc.spark.target_location import default_fs, target_location
 from airflow_provider_db2cdc.tick.lease.keeper import SystemClock, keep_lease
 from airflow_provider_db2cdc.tick.lease.lease import Lease, LeaseTimes
-from airflow_provider_db2cdc.tick.log import log_progress
 
 S3_SCHEMES = ("s3a", "s3", "s3n")
 LOG_STORE = "spark.delta.logStore.class"
 DELTAS_OWN = ("S3SingleDriverLogStore", "HDFSLogStore", "AzureLogStore", "GCSLogStore", "LocalLogStore")
 """Delta's LogStores that do not commit atomically on S3. GCSLogStore leaves the check to a file system that has it."""
 
-HALT_TIMEOUT_S = 5.0
 LeaseName = Literal["tables", "report"]
 LEASES: tuple[LeaseName, ...] = ("tables", "report")
 
@@ -44,7 +40,7 @@ def target_lease(
     folder = f"{location.rstrip('/')}/_db2cdc" if layout.is_path else location.rstrip("/")
     register = StoreRegister(spark, f"{folder}/_{lease}.lease")
     holder = f"{run} on {socket.gethostname()}"
-    return keep_lease(Lease(register, holder, SystemClock(), LeaseTimes()), _end_driver(spark))
+    return keep_lease(Lease(register, holder, SystemClock(), LeaseTimes()), SparkDriver(spark))
 
 
 def needs_lease(scheme: str, conf: Mapping[str, str]) -> bool:
@@ -53,17 +49,3 @@ def needs_lease(scheme: str, conf: Mapping[str, str]) -> bool:
         return False
     store = conf.get(f"spark.delta.logStore.{scheme}.impl") or conf.get(LOG_STORE) or DELTAS_OWN[0]
     return store.rsplit(".", 1)[-1] in DELTAS_OWN
-
-
-def _end_driver(spark: SparkSession) -> Callable[[str], None]:
-    """Return a function that ends this driver, the JVM first: only the JVM writes."""
-    runtime: Any = spark._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
-
-    def end(reason: str) -> None:
-        halting = Thread(target=runtime.halt, args=(LEASE_LOST,), daemon=True)
-        halting.start()
-        log_progress(f"{reason}, so this run ends")
-        halting.join(HALT_TIMEOUT_S)
-        os._exit(LEASE_LOST)
-
-    return end

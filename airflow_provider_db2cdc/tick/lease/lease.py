@@ -118,9 +118,9 @@ class Lease:
         self.register.swap(self._tag, self._text(is_released=True))
 
     @property
-    def is_stale(self) -> bool:
-        """Whether the last renewal is so old that another run may soon take over."""
-        return self.clock.now_s() - self.renewed_at_s > self.times.give_up_s
+    def left_s(self) -> float:
+        """The seconds until the last renewal is so old that another run may soon take over."""
+        return self.renewed_at_s + self.times.give_up_s - self.clock.now_s()
 
     def _take(self, found: RegisterContent | None) -> bool:
         before = found.tag if found else None
