@@ -369,6 +369,12 @@ class TestFile:
         assert made.kafka_consumer == {"sasl.password": "s3cret"}
         assert "s3cret" not in f"{made} {made!r}"
 
+    def test_spark_connect_is_refused_and_its_token_is_not_shown(self) -> None:
+        given = {"pipeline": "p", "target": "/t", "spark.master": "sc://host:443/;token=s3cret"}
+        with pytest.raises(ConfigurationError, match=r"spark\.master is a Spark Connect server") as refused:
+            PipelineConfig.from_properties(given)
+        assert "s3cret" not in str(refused.value)
+
     def test_variables_do_not_override_the_file(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, json.dumps({**CONNECTOR, "target": "/x"}), "connector.json")
         made = load_config(path, {"DB2CDC_PASSWORD": "other", "DB2CDC_USER": "other"})

@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
+LOGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@]*:(?!\d+(/|$)).*@")
 AMBIGUOUS_UNDERSCORE = re.compile(r"^_|__|_X[0-9A-F]+(_|$)|_$")
 """Matches where a plain underscore could be read as the separator of names, or as the first one of an escape."""
 
@@ -48,12 +49,17 @@ class Layout:
 
     So two source tables never share a place, unless the file system ignores case.
 
-    :raises ConfigurationError: when the target is neither a path nor a catalog's schema.
+    :raises ConfigurationError: when the target is neither a path nor a catalog's schema, or holds a login.
     """
 
     target: str
 
     def __post_init__(self) -> None:
+        if LOGIN.match(self.target):
+            raise ConfigurationError(
+                "the target holds a login, and logs and errors show the target",
+                "Remove the login. The store's page in the documentation (docs/how-to/object-store.md) has other ways.",
+            )
         if not self.target or not (self.is_path or CATALOG_NAME.fullmatch(self.target)):
             raise ConfigurationError(
                 f"target {self.target!r} is neither a path nor a catalog's schema",

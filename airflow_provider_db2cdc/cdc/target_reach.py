@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 
+from airflow_provider_db2cdc.cdc.spark_master import is_one_machine
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 SHARED_MOUNT = "target.shared.mount"
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 LOCAL = "file"
-
-
-def is_one_machine(master: str) -> bool:
-    """Return whether Spark's driver and executors run on one machine."""
-    return master.startswith("local")
 
 
 def check_reach(location: str, default_fs: str, master: str, is_shared_mount: bool) -> None:

@@ -30,6 +30,7 @@ from airflow_provider_db2cdc.config.properties import find_property
 from airflow_provider_db2cdc.config.property_check import (
     Age,
     CheckedSelection,
+    Master,
     SignalTable,
     SnapshotInclude,
     Target,
@@ -93,7 +94,7 @@ class DatabaseConfig(_Frozen):
 class SparkConfig(_Frozen):
     """The settings of Spark for the command line. Airflow takes a connection instead."""
 
-    master: str = "local[*]"
+    master: Master = "local[*]"
     jars: Path | None = None
     packages: tuple[str, ...] = ()
     conf: Unshown = Field(default_factory=dict)

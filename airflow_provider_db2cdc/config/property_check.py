@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.maintenance.retention import PROPERTY as RETENTION
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.selection.tables import SNAPSHOT_INCLUDE, Selection, check_patterns
+from airflow_provider_db2cdc.cdc.spark_master import check_master
 from airflow_provider_db2cdc.config.validation_message import PropertyError
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -35,6 +36,12 @@ def property_error() -> Iterator[None]:
 def _target(value: str) -> str:
     with property_error():
         Layout(value)
+    return value
+
+
+def _master(value: str) -> str:
+    with property_error():
+        check_master(value, "spark.master")
     return value
 
 
@@ -112,6 +119,7 @@ AGE_UNITS = {"d": "days", "h": "hours", "w": "weeks"}
 SHORTEST_AGE = timedelta(days=1)
 
 Age = Annotated[timedelta, BeforeValidator(_age)]
+Master = Annotated[str, AfterValidator(_master)]
 Target = Annotated[str, AfterValidator(_target)]
 SignalTable = Annotated[str, AfterValidator(_signal_table)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]

@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import BaseHook, Connection, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, JobDocument, JobResultDocument
+from airflow_provider_db2cdc.cdc.spark_master import check_master
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook, missing_connection
 from airflow_provider_db2cdc.hooks.spark_job import SparkJobHook
@@ -74,7 +75,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         **kwargs: Any,
     ) -> None:
         super().__init__(conn_id=spark_conn_id, **{"name": "db2cdc", **kwargs})
-        refuse_secrets(self.conf or {})
+        refuse_secrets({**(self.conf or {}), **(kwargs.get("env_vars") or {})})
         self.spec = spec
         self.db2_conn_id = db2_conn_id
         self.spark_conn_id = spark_conn_id
@@ -131,6 +132,8 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
             connection = BaseHook.get_connection(self.spark_conn_id)
         except AirflowNotFoundException as error:
             raise missing_connection(self.spark_conn_id) from error
+        for text in (f"{connection.conn_type}:", connection.host or ""):
+            check_master(text, f"connection {self.spark_conn_id!r}")
         if (self._deploy_mode or connection.extra_dejson.get("deploy-mode")) == "cluster":
             raise ConfigurationError(
                 f"connection {self.spark_conn_id!r} asks for deploy mode cluster, where the job's result and the "

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_provider_db2cdc.cdc.spark_master import connect_error
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -30,8 +31,15 @@ SECRETS = re.compile(
     r"^spark\.hadoop\.fs\.(s3a|azure|gs|adl)\..*"
     r"(access\.key|secret\.key|session\.token|proxy\.password|encryption\.key|account\.key|client\.secret|"
     r"refresh\.token|user\.password|sas\.fixed\.token|\.sas\.|private\.key)"
+    r"|(?i:(password|secret|token|(secret|access)[._]?key)$)"
 )
-"""Names of Hadoop's settings that hold secrets of an object store."""
+"""Names of settings that hold secrets: those of an object store by Hadoop, and others by the end of the name."""
+
+REFERENCE = re.compile(r"^spark\.kubernetes\.(driver|executor)\.secretKeyRef\.")
+"""Names of settings that say where Kubernetes keeps a secret."""
+
+CONNECT = "spark.remote"
+API_MODE = "spark.api.mode"
 
 DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -84,10 +92,13 @@ def spark_conf(
     quickly, not well. That halves the CPU time of a job that consists mostly of the start. JVM options
     and SQL extensions of `extra` are kept.
 
-    :raises ConfigurationError: when `extra` sets another time zone, deploy mode cluster, or a secret.
+    :raises ConfigurationError: when `extra` sets another time zone, deploy mode cluster, Spark Connect, or a secret.
     """
     given = dict(extra or {})
     refuse_secrets(given)
+    for name in (CONNECT, API_MODE):
+        if given.get(name, "classic").lower() != "classic":
+            raise connect_error(f"{name} asks for Spark Connect, which")
     if given.get(DEPLOY_MODE) == "cluster":
         raise ConfigurationError(f"{DEPLOY_MODE} is cluster, where the job's result cannot pass", "Use client mode.")
     if given.get(SESSION_ZONE, "UTC") != "UTC":
@@ -108,15 +119,15 @@ def spark_conf(
 
 
 def refuse_secrets(conf: Mapping[str, object]) -> None:
-    """Refuse a store's secret among Spark's settings: they are on the command line, which every user can read.
+    """Refuse a secret among Spark's settings: they are on the command line, which every user can read.
 
     :raises ConfigurationError: when a setting holds a secret.
     """
-    if names := sorted(name for name in conf if SECRETS.search(name)):
+    if names := sorted(name for name in conf if SECRETS.search(name) and not REFERENCE.match(name)):
         raise ConfigurationError(
             f"{names[0]} is a secret, and Spark's settings are on its command line",
             "Use store_conn_id, the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), the machine's role, or a "
-            "file: spark.hadoop.hadoop.security.credential.provider.path=jceks://file/<path>.",
+            "file: spark-defaults.conf, or spark.hadoop.hadoop.security.credential.provider.path=jceks://file/<path>.",
         )
 
 

@@ -116,6 +116,14 @@ def test_secret_among_sparks_settings_is_refused_while_the_dag_is_parsed(
     assert "s3cret" not in str(refused.value)
 
 
+def test_secret_among_the_variables_of_spark_submit_is_refused_while_the_dag_is_parsed(
+    connect: Connect, fake_spark: FakeSpark
+) -> None:
+    with pytest.raises(ConfigurationError, match="AWS_SECRET_ACCESS_KEY is a secret") as refused:
+        task(connect, fake_spark, env_vars={"AWS_SECRET_ACCESS_KEY": "s3cret"})
+    assert "s3cret" not in str(refused.value)
+
+
 def test_login_is_not_put_on_the_command_line_of_a_cluster_either(
     apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +327,25 @@ def test_cluster_mode_is_refused_because_the_result_could_not_come_back(apply: A
     with pytest.raises(AirflowFailException, match="deploy mode cluster"):
         apply(deploy_mode="cluster")
     assert not fake_spark.called
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        json.dumps({"conn_type": "spark", "host": "sc://h", "port": 15002, "password": "t0ken"}),
+        json.dumps({"conn_type": "spark", "host": "sc://h/;token=t0ken"}),
+        json.dumps({"conn_type": "spark_connect", "host": "h"}),
+        "sc://h:15002",
+    ],
+)
+def test_spark_connect_is_refused_before_spark_submit(
+    connection: str, apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", connection)
+    with pytest.raises(AirflowFailException, match=r"connection 'spark_test' is a Spark Connect server") as refused:
+        apply()
+    assert not fake_spark.called
+    assert "t0ken" not in str(refused.value)
 
 
 @pytest.mark.parametrize("is_defined", [True, False])

@@ -157,3 +157,19 @@ def test_a_target_with_a_slash_or_a_colon_is_a_path_any_other_a_schema(target: s
 def test_a_target_that_is_neither_path_nor_schema_is_refused(target: str) -> None:
     with pytest.raises(ConfigurationError, match="neither a path nor a catalog's schema"):
         Layout(target)
+
+
+@pytest.mark.parametrize(
+    "target", ["s3a://AKIA1:s3cret@lake/sales", "s3a://AKIA1:s3cr/et@lake", "hdfs://u:s3cret@h:1/x"]
+)
+def test_a_target_that_holds_a_login_is_refused_and_not_shown(target: str) -> None:
+    with pytest.raises(ConfigurationError, match="the target holds a login") as refused:
+        Layout(target)
+    assert "s3cr" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "target", ["abfss://box@account.dfs.core.windows.net/a:b@c", "s3a://lake/a:b@c", "/a:b@c", "hdfs://h:1/a@b/c"]
+)
+def test_a_target_with_an_at_sign_elsewhere_holds_no_login(target: str) -> None:
+    assert Layout(target).is_path

@@ -14,6 +14,7 @@ LISTS = Path(__file__).parent
 
 PROMISES = (
     "one driver writes a target on S3",
+    "no secret on a command line, no Spark Connect",
     "ranges",
     "pairing",
     "net effects",

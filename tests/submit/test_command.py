@@ -133,6 +133,46 @@ def test_secret_of_a_store_is_refused_and_not_shown(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "spark.hadoop.fs.s3.awsSecretAccessKey",
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.executorEnv.AWS_SESSION_TOKEN",
+        "spark.yarn.appMasterEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.hadoop.javax.jdo.option.ConnectionPassword",
+        "spark.sql.catalog.main.token",
+        "spark.sql.catalog.main.auth.oauth.clientSecret",
+        "spark.kubernetes.authenticate.submission.oauthToken",
+    ],
+)
+def test_other_secrets_are_refused_by_the_end_of_their_names(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="is a secret") as refused:
+        spark_conf(extra={name: "hidden"})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.kubernetes.executor.secretKeyRef.AWS_SECRET_ACCESS_KEY",
+        "spark.kubernetes.authenticate.submission.oauthTokenFile",
+        "spark.hadoop.dfs.block.access.token.enable",
+        "spark.sql.catalog.main.uri",
+    ],
+)
+def test_reference_to_a_secret_is_passed_on(name: str) -> None:
+    assert spark_conf(extra={name: "x"})[name] == "x"
+
+
+@pytest.mark.parametrize("conf", [{"spark.remote": "sc://h/;token=hidden"}, {"spark.api.mode": "Connect"}])
+def test_spark_connect_among_the_settings_is_refused_and_not_shown(conf: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="Spark Connect") as refused:
+        spark_conf(extra=conf)
+    assert "hidden" not in str(refused.value)
+    assert spark_conf(extra={"spark.api.mode": "classic"})["spark.api.mode"] == "classic"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "fs.s3a.path.style.access",
         "fs.s3a.aws.credentials.provider",
         "fs.s3a.endpoint",

@@ -43,6 +43,18 @@ class StoredPipeline:
         self.target = f"s3a://{BUCKET}/{self.source.schema.lower()}"
         self.properties = properties
         self.more_conf: dict[str, str] = {}
+        self.schema_location = ""
+
+    def use_hive(self, location: str) -> None:
+        """Make the target a schema of a Hive metastore, which is a Derby in this pipeline's folder."""
+        derby = f"jdbc:derby:;databaseName={self.folder}/metastore;create=true"
+        self.more_conf = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": derby,
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+        }
+        self.target, self.schema_location = "lakehouse", location
+        self.sql(f"CREATE SCHEMA lakehouse LOCATION '{location}'")
 
     @cached_property
     def config(self) -> str:
@@ -94,6 +106,11 @@ class StoredPipeline:
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def sql(self, statement: str) -> str:
+        """Run a statement in a session that knows the catalog and nothing of the pipeline, and return the rows."""
+        program = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
+        return self.python(f"{program}for row in spark.sql({statement!r}).collect():\n    print(*row)\n")
+
     def passed(self, *arguments: str) -> Any:
         """Run a command that must pass, and return its JSON."""
         done = self.run(*arguments, "--json")
@@ -126,12 +143,18 @@ class StoredPipeline:
 
     def rows(self, table: TableId) -> set[Row]:
         """Return the current state's rows, read by delta-rs, which shares no code with Spark."""
-        location = Layout(self.target).state(table).name.replace("s3a://", "s3://")
-        frame = DeltaTable(location, storage_options=self.store.options).to_pyarrow_table()
+        location = self.location(table).replace("s3a://", "s3://")
+        options = self.store.options if location.startswith("s3:") else None
+        frame = DeltaTable(location, storage_options=options).to_pyarrow_table()
         kept = [name for name in frame.column_names if not name.startswith("__")]
         found = list(zip(*(frame.column(name).to_pylist() for name in kept), strict=True))
         assert len(found) == len(set(found))
         return set(found)
+
+    def location(self, table: TableId) -> str:
+        """Return the path of the current state."""
+        state = Layout(self.target).state(table).name
+        return f"{self.schema_location}/{state.split('`')[-2]}" if self.schema_location else state
 
     def assert_equal(self, *tables: TableId) -> None:
         """Check that target and source are equal."""
