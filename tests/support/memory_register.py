@@ -61,9 +61,14 @@ class TestClock:
 
     __test__ = False
     seconds: float = 1000.0
+    suspended_s: float = 0.0
 
     def now_s(self) -> float:
         """Return the clock's time."""
+        return self.seconds + self.suspended_s
+
+    def awake_s(self) -> float:
+        """Return the time without that of a suspension."""
         return self.seconds
 
     def sleep(self, seconds: float) -> None:

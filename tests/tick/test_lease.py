@@ -57,6 +57,30 @@ def test_a_dead_holder_is_replaced_after_its_lease_expired() -> None:
     assert heard == ["waits: run A holds the lease of the target"]
 
 
+class Suspended(TestClock):
+    """The clock of a machine that was suspended for long after the first wait."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.seconds == self.now_s():
+            self.suspended_s = 10 * TIMES.expiry_s
+
+
+def test_time_in_which_the_waiting_machine_was_suspended_does_not_count() -> None:
+    """The holder may run on the same machine. Once that is resumed, the holder needs a moment to end."""
+    register, clock = MemoryRegister(), Suspended()
+    acquired(register)
+    new_lease(register, "run B", clock).acquire(lambda text: None)
+    assert clock.seconds - TestClock().seconds >= TIMES.expiry_s
+
+
+def test_time_in_which_the_holders_machine_was_suspended_counts() -> None:
+    clock = TestClock()
+    lease = acquired(MemoryRegister(), clock=clock)
+    clock.suspended_s = TIMES.give_up_s + 1
+    assert lease.left_s < 0
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "no JSON"])
 def test_a_text_that_nobody_understands_expires_too(text: str) -> None:
     register = MemoryRegister(RegisterContent("t", text))
@@ -69,7 +93,8 @@ class Renewing(TestClock):
     """A clock whose passing makes another holder renew its lease."""
 
     def __init__(self, holder: Lease) -> None:
-        self.seconds, self.holder = 1000.0, holder
+        super().__init__()
+        self.holder = holder
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)

@@ -15,11 +15,15 @@ WATCH_S = 1.0
 
 
 class SystemClock:
-    """The clock of this machine. It goes on while the machine is suspended."""
+    """The clock of this machine."""
 
     def now_s(self) -> float:
         """Return the seconds since the machine's start."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def awake_s(self) -> float:
+        """Return the seconds since then in which the machine was not suspended."""
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -2,6 +2,9 @@
 
 The lease is one small object of the store. Every change of it is a compare-and-swap. The holder renews it. A run that
 finds it unchanged for `expiry_s` takes it over: its holder is dead. Only the waiting run's own clock counts.
+
+If a machine is suspended, a holder on it ends once it is resumed. So the suspension counts for a holder, and does not
+count for a waiting run, which may be on the same machine.
 """
 
 from __future__ import annotations
@@ -43,7 +46,10 @@ class Clock(Protocol):
     """The time of this process."""
 
     def now_s(self) -> float:
-        """Return seconds that only grow."""
+        """Return seconds that only grow, also while the machine is suspended."""
+
+    def awake_s(self) -> float:
+        """Return seconds that only grow, and stand still while the machine is suspended."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -81,9 +87,9 @@ class Lease:
         :raises TargetLockedError: when another run still holds it after `wait_s`.
         :raises ConfigurationError: when the store does not check the conditions of a write.
         """
-        begun_s, seen, since_s = self.clock.now_s(), "", 0.0
+        begun_s, seen, since_s = self.clock.awake_s(), "", 0.0
         while True:
-            found, now_s = self.register.read(), self.clock.now_s()
+            found, now_s = self.register.read(), self.clock.awake_s()
             is_expired = found is not None and found.tag == seen and now_s - since_s >= self.times.expiry_s
             if (found is None or is_expired or _is_released(found.text)) and self._take(found):
                 return
