@@ -12,6 +12,8 @@ import pytest
 from support.object_store import SECRET_KEY
 from support.stored import StoredPipeline, filled
 
+from airflow_provider_db2cdc.demo.cluster.spread import event_log_conf
+
 pytestmark = [pytest.mark.cluster, pytest.mark.sandbox, pytest.mark.timeout(1200)]
 
 
@@ -44,8 +46,10 @@ def test_the_stores_secret_is_in_no_argument_output_or_file(
     new_stored: Callable[..., StoredPipeline], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pipeline = new_stored()
-    logs = pipeline.folder / "logs"
-    monkeypatch.setenv("DB2CDC_LOGS", str(logs))
+    events = pipeline.folder / "events"
+    events.mkdir()
+    pipeline.more_conf = event_log_conf(events)
+    monkeypatch.setenv("DB2CDC_LOGS", str(pipeline.folder / "logs"))
     filled(pipeline)
     with command_lines() as lines:
         done = pipeline.run("tick", "--progress", "--json")
@@ -53,6 +57,7 @@ def test_the_stores_secret_is_in_no_argument_output_or_file(
     assert any("spark-submit" in line.lower() or "SparkSubmit" in line for line in lines)
     assert not [line for line in lines if SECRET_KEY in line]
     assert SECRET_KEY not in done.stdout + done.stderr
+    assert files_with(events, "SparkListenerEnvironmentUpdate") != []
     assert files_with(tmp_path, SECRET_KEY) == []
 
 

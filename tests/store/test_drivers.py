@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import psutil
@@ -82,6 +83,26 @@ def test_a_driver_that_hung_before_a_commit_is_ended(new_stored: Callable[..., S
         assert "lost the lease of its target" in hung.stdout.read()
     pipeline.assert_equal(table)
     changed(pipeline, table, 1001)
+    pipeline.passed("tick")
+    pipeline.assert_equal(table)
+    pipeline.passed("verify")
+
+
+def test_a_jvm_whose_python_is_stopped_ends_itself(new_stored: Callable[..., StoredPipeline]) -> None:
+    pipeline = new_stored()
+    table = filled(pipeline)
+    pipeline.passed("tick")
+    changed(pipeline, table, 1000)
+    with pipeline.store.holding("PUT", "/changes/.*parquet$"), pipeline.started("tick") as hung:
+        pipeline.store.await_held()
+        [python] = [process for process in drivers(hung.pid) if "python" in Path(process.cmdline()[0]).name]
+        python.send_signal(signal.SIGSTOP)
+        try:
+            assert hung.wait(200) == 1
+        finally:
+            python.kill()
+        assert hung.stdout is not None
+        assert "lost the lease of its target" in hung.stdout.read()
     pipeline.passed("tick")
     pipeline.assert_equal(table)
     pipeline.passed("verify")

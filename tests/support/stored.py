@@ -44,6 +44,7 @@ class StoredPipeline:
         self.properties = properties
         self.more_conf: dict[str, str] = {}
         self.schema_location = ""
+        self.master = "local[2]"
 
     def use_hive(self, location: str) -> None:
         """Make the target a schema of a Hive metastore, which is a Derby in this pipeline's folder."""
@@ -67,7 +68,7 @@ class StoredPipeline:
             "offsets.file": str(self.folder / "offsets.json"),
             "table.include.list": f"{self.source.schema}\\..*",
             "database": self.source.sandbox.state.settings,
-            "spark": {"jars": str(ROOT / "build" / "jars"), "master": "local[2]", "conf": self.conf},
+            "spark": {"jars": str(ROOT / "build" / "jars"), "master": self.master, "conf": self.conf},
         }
         path = self.folder / "pipeline.yaml"
         path.write_text(yaml.safe_dump({**own, **self.properties}))
