@@ -35,6 +35,9 @@ SECRETS = re.compile(
 )
 """Names of settings that hold secrets: those of an object store by Hadoop, and others by the end of the name."""
 
+SECRET_VALUES = re.compile(r"://[^/@\s,]+:[^/@\s,]+@|(?i:[?&;](password|secret|token)=)")
+"""Values with a login in a URL."""
+
 REFERENCE = re.compile(r"^spark\.kubernetes\.(driver|executor)\.secretKeyRef\.")
 """Names of settings that say where Kubernetes keeps a secret."""
 
@@ -95,10 +98,10 @@ def spark_conf(
     :raises ConfigurationError: when `extra` sets another time zone, deploy mode cluster, Spark Connect, or a secret.
     """
     given = dict(extra or {})
-    refuse_secrets(given)
     for name in (CONNECT, API_MODE):
         if given.get(name, "classic").lower() != "classic":
             raise connect_error(f"{name} asks for Spark Connect, which")
+    refuse_secrets(given)
     if given.get(DEPLOY_MODE) == "cluster":
         raise ConfigurationError(f"{DEPLOY_MODE} is cluster, where the job's result cannot pass", "Use client mode.")
     if given.get(SESSION_ZONE, "UTC") != "UTC":
@@ -123,12 +126,17 @@ def refuse_secrets(conf: Mapping[str, object]) -> None:
 
     :raises ConfigurationError: when a setting holds a secret.
     """
-    if names := sorted(name for name in conf if SECRETS.search(name) and not REFERENCE.match(name)):
+    secrets = [name for name, value in conf.items() if _is_secret(name) or SECRET_VALUES.search(str(value))]
+    if names := sorted(secrets):
         raise ConfigurationError(
             f"{names[0]} is a secret, and Spark's settings are on its command line",
             "Use store_conn_id, the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), the machine's role, or a "
             "file: spark-defaults.conf, or spark.hadoop.hadoop.security.credential.provider.path=jceks://file/<path>.",
         )
+
+
+def _is_secret(name: str) -> bool:
+    return bool(SECRETS.search(name)) and not REFERENCE.match(name)
 
 
 def classpath_of(conf: Mapping[str, str]) -> list[str]:

@@ -162,6 +162,21 @@ def test_reference_to_a_secret_is_passed_on(name: str) -> None:
     assert spark_conf(extra={name: "x"})[name] == "x"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.jars.repositories", "https://a.example/maven,https://ann:hidden@b.example/maven"),
+        ("spark.hadoop.javax.jdo.option.ConnectionURL", "jdbc:mysql://h:3306/hive?user=ann&password=hidden"),
+        ("spark.hadoop.javax.jdo.option.ConnectionURL", "jdbc:derby://h:1527/hive;user=ann;Password=hidden"),
+    ],
+)
+def test_a_login_in_the_url_of_a_setting_is_refused_and_not_shown(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is a secret") as refused:
+        spark_conf(extra={name: value})
+    assert "hidden" not in str(refused.value)
+    assert spark_conf(extra={"spark.hadoop.fs.defaultFS": "hdfs://h:8020/a@b"})["spark.hadoop.fs.defaultFS"]
+
+
 @pytest.mark.parametrize("conf", [{"spark.remote": "sc://h/;token=hidden"}, {"spark.api.mode": "Connect"}])
 def test_spark_connect_among_the_settings_is_refused_and_not_shown(conf: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="Spark Connect") as refused:
