@@ -171,8 +171,9 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         """
         with fail_at_once():
             hook = SparkJobHook.adopt(self._hook_of_spark())
-        given = {**os.environ, **(self.env_vars or {})}
-        hook.environment = {**spark_environment(hook.spark_binary or "", hook.master, given), **self._job_environment}
+            given = {**os.environ, **(self.env_vars or {})}
+            environment = spark_environment(hook.spark_binary or "", hook.master, given)
+        hook.environment = {**environment, **self._job_environment}
         hook.on_snapshot = self._on_snapshot
         return hook
 

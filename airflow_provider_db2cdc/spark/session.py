@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -13,9 +12,6 @@ from airflow_provider_db2cdc.cdc.spark_master import is_one_machine
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.failpoint import failpoint
-
-CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
-"""Variables by which pyspark takes a server of Spark Connect instead of the master that spark-submit was given."""
 
 NEEDED_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -79,9 +75,6 @@ def open_session(name: str) -> SparkSession:
     :raises ConfigurationError: when the JVM's time zone is not UTC, or Delta is not set up. In another zone
         java.sql.Timestamp would shift local times in the hour of a DST change.
     """
-    for variable in CONNECT_VARIABLES:
-        os.environ.pop(variable, None)
-    os.environ["SPARK_API_MODE"] = "classic"
     spark = SparkSession.builder.appName(name).getOrCreate()
     zone = spark._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
     if zone not in ("UTC", "Etc/UTC", "GMT"):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_db2cdc.cdc.spark_master import connect_error
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 PANDAS_WARNING = "ignore::FutureWarning:pyspark.testing.utils"
@@ -16,6 +17,9 @@ PANDAS_WARNING = "ignore::FutureWarning:pyspark.testing.utils"
 
 UTF_8_LOCALE = {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
 """The locale of Java and Python. In others (C, Latin-1, Turkish) characters of names are changed or lost."""
+
+CONNECT_VARIABLES = {"SPARK_REMOTE": "", "SPARK_API_MODE": "classic", "SPARK_CONNECT_MODE": "0"}
+"""Variables by which spark-submit takes Spark Connect, each with the value that does not ask for it."""
 
 
 def spark_home() -> Path:
@@ -50,8 +54,13 @@ def spark_environment(
     """Return the environment in which spark-submit finds its home, this Python and a UTF-8 locale.
 
     Without PYSPARK_PYTHON a session starts its workers with the first `python3` on PATH.
+
+    :raises ConfigurationError: when the environment asks for Spark Connect.
     """
     env = {**(os.environ if environ is None else environ), **UTF_8_LOCALE}
+    for name, classic in CONNECT_VARIABLES.items():
+        if env.get(name, classic).lower() != classic:
+            raise connect_error(f"the variable {name} asks for Spark Connect, which")
     if not binary:
         env["SPARK_HOME"] = str(spark_home())
     env.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -348,6 +348,16 @@ def test_spark_connect_is_refused_before_spark_submit(
     assert "t0ken" not in str(refused.value)
 
 
+def test_spark_connect_in_the_workers_environment_is_refused(
+    apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://h/;token=t0ken")
+    with pytest.raises(AirflowFailException, match="the variable SPARK_REMOTE asks for Spark Connect") as refused:
+        apply()
+    assert not fake_spark.called
+    assert "t0ken" not in str(refused.value)
+
+
 @pytest.mark.parametrize("is_defined", [True, False])
 def test_missing_provider_of_kubernetes_is_named(
     apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, is_defined: bool

@@ -1,11 +1,10 @@
-"""What only a driver of its own shows: the end by the timer of its JVM, and a session in spite of Spark Connect."""
+"""What only a driver of its own shows: its end by the timer of its JVM."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -35,21 +34,16 @@ driver.end_after(1)
 print("PID", os.getpid(), flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)
 """
-SESSION = """
-from airflow_provider_db2cdc.spark.session import open_session
-
-print("SESSION", open_session("test").sparkContext.master)
-"""
 
 
-def submitted(program: str, folder: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def submitted(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program by spark-submit, with Delta."""
     path = folder / "program.py"
     path.write_text(program)
     conf = spark_conf([*(JARS / "spark").glob("*.jar")])
     return subprocess.run(
         submit_argv(spark_binary(), Submission(str(path), (), (), conf, "local[1]")),
-        env=spark_environment(environ={**os.environ, "PYTHONPATH": str(ROOT), **environ}),
+        env=spark_environment(environ={**os.environ, "PYTHONPATH": str(ROOT)}),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -57,12 +51,7 @@ def submitted(program: str, folder: Path, environ: Mapping[str, str]) -> subproc
 
 
 def test_the_jvm_ends_by_its_own_timer_while_its_python_is_stopped(tmp_path: Path) -> None:
-    done = submitted(TIMER, tmp_path, {})
+    done = submitted(TIMER, tmp_path)
     [pid] = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("PID")]
     os.kill(pid, signal.SIGKILL)
     assert done.returncode == LEASE_LOST, done.stderr
-
-
-def test_the_environments_spark_connect_does_not_take_a_job_from_its_master(tmp_path: Path) -> None:
-    done = submitted(SESSION, tmp_path, {"SPARK_REMOTE": "sc://127.0.0.1:9/;token=t0ken", "SPARK_API_MODE": "connect"})
-    assert "SESSION local[1]" in done.stdout.splitlines(), done.stderr

@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.submit.command import Submission, application_args, spark_conf, submit_argv
+from airflow_provider_db2cdc.submit.home import spark_environment
 
 LSN = Lsn(bytes(16))
 DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
@@ -175,6 +176,16 @@ def test_a_login_in_the_url_of_a_setting_is_refused_and_not_shown(name: str, val
         spark_conf(extra={name: value})
     assert "hidden" not in str(refused.value)
     assert spark_conf(extra={"spark.hadoop.fs.defaultFS": "hdfs://h:8020/a@b"})["spark.hadoop.fs.defaultFS"]
+
+
+@pytest.mark.parametrize(
+    "environ", [{"SPARK_REMOTE": "sc://h/;token=hidden"}, {"SPARK_API_MODE": "Connect"}, {"SPARK_CONNECT_MODE": "1"}]
+)
+def test_spark_connect_in_the_environment_is_refused_and_not_shown(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="asks for Spark Connect") as refused:
+        spark_environment(environ=environ)
+    assert "hidden" not in str(refused.value)
+    assert spark_environment(environ={"SPARK_API_MODE": "classic"})["SPARK_API_MODE"] == "classic"
 
 
 @pytest.mark.parametrize("conf", [{"spark.remote": "sc://h/;token=hidden"}, {"spark.api.mode": "Connect"}])
