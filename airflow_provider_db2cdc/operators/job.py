@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -75,7 +75,9 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         **kwargs: Any,
     ) -> None:
         super().__init__(conn_id=spark_conn_id, **{"name": "db2cdc", **kwargs})
-        refuse_secrets({**(self.conf or {}), **(kwargs.get("env_vars") or {})})
+        for settings in (self.conf, kwargs.get("env_vars")):
+            # The text of a template has no names yet.
+            refuse_secrets(settings if isinstance(settings, Mapping) else {})
         self.spec = spec
         self.db2_conn_id = db2_conn_id
         self.spark_conn_id = spark_conn_id
