@@ -78,7 +78,7 @@ def test_time_in_which_the_holders_machine_was_suspended_counts() -> None:
     clock = TestClock()
     lease = acquired(MemoryRegister(), clock=clock)
     clock.suspended_s = TIMES.give_up_s + 1
-    assert lease.left_s < 0
+    assert lease.remaining_s < 0
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "no JSON"])
@@ -140,9 +140,9 @@ def test_a_lease_is_stale_before_another_run_may_take_it() -> None:
     register, clock = MemoryRegister(), TestClock()
     lease = acquired(register, clock=clock)
     clock.sleep(TIMES.give_up_s)
-    assert lease.left_s == 0
+    assert lease.remaining_s == 0
     clock.sleep(1)
-    assert lease.left_s < 0
+    assert lease.remaining_s < 0
     assert TIMES.renew_s < TIMES.give_up_s < TIMES.expiry_s
 
 
@@ -166,7 +166,7 @@ def test_two_runs_never_hold_a_fresh_lease_together(steps: list[tuple[int, str]]
                 del leases[run]
             case "release" if run in leases:
                 leases.pop(run).release()
-        assert sum(lease.left_s >= 0 for lease in leases.values()) <= 1
+        assert sum(lease.remaining_s >= 0 for lease in leases.values()) <= 1
 
 
 def quick(register: MemoryRegister) -> Lease:

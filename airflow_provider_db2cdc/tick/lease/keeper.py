@@ -51,7 +51,7 @@ def keep_lease(lease: Lease, driver: Driver, watch_s: float = WATCH_S) -> Iterat
     :raises ConfigurationError: when the store cannot keep one.
     """
     lease.acquire(log_progress)
-    driver.end_after(lease.left_s)
+    driver.end_after(lease.remaining_s)
     is_over = Event()
     threads = [
         Thread(target=_renew, args=(lease, is_over, driver), name="lease", daemon=True),
@@ -73,7 +73,7 @@ def _renew(lease: Lease, is_over: Event, driver: Driver) -> None:
     while not is_over.wait(lease.times.renew_s):
         try:
             is_held = lease.renew()
-            driver.end_after(lease.left_s)
+            driver.end_after(lease.remaining_s)
         except Exception as error:
             log_progress(f"the lease of the target was not renewed: {describe(error)}")
             continue
@@ -85,7 +85,7 @@ def _renew(lease: Lease, is_over: Event, driver: Driver) -> None:
 def _watch(lease: Lease, is_over: Event, driver: Driver, watch_s: float) -> None:
     # A renewal that waits for the store must not delay this.
     while not is_over.wait(watch_s):
-        if lease.left_s < 0:
+        if lease.remaining_s < 0:
             driver.end(f"the lease of the target could not be renewed for {lease.times.give_up_s:.0f} s")
             return
 

@@ -124,7 +124,7 @@ class Lease:
         self.register.swap(self._tag, self._text(is_released=True))
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """The seconds until the last renewal is so old that another run may soon take over."""
         return self.renewed_at_s + self.times.give_up_s - self.clock.now_s()
 
