@@ -11,23 +11,24 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from support.pipeline import Pipeline
+from support.shapes import Shape, fill
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox.capture import control_tables
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.sandbox.server.state import SandboxOptions
 from airflow_provider_db2cdc.submit.command import spark_conf
 
 ROOT = Path(__file__).parents[2]
-COLUMNS = (
+
+
+TWELVE = Shape(
     "ID INTEGER NOT NULL PRIMARY KEY, C1 VARCHAR(20), C2 VARCHAR(40), C3 DECIMAL(12,2), C4 INTEGER, C5 BIGINT, "
-    "C6 DOUBLE, C7 DATE, C8 TIMESTAMP, C9 CHAR(8), C10 SMALLINT, C11 VARCHAR(30)"
-)
-FIRST = (
+    "C6 DOUBLE, C7 DATE, C8 TIMESTAMP, C9 CHAR(8), C10 SMALLINT, C11 VARCHAR(30)",
     "VALUES (0, 'name', 'a street and a number', 12.50, 7, 99999999999, 1.5, "
-    "CURRENT_DATE, CURRENT_TIMESTAMP, 'code', 3, 'x')"
+    "CURRENT_DATE, CURRENT_TIMESTAMP, 'code', 3, 'x')",
+    "C1, C2, C3 + {n}, C4, C5 + ID, C6, C7, C8, C9, C10, C11",
+    "C4 = C4 + 1",
 )
-DOUBLED = "C1, C2, C3 + {n}, C4, C5 + ID, C6, C7, C8, C9, C10, C11"
 
 
 @dataclass
@@ -71,19 +72,7 @@ class Stage:
 
     def table(self, pipeline: Pipeline, name: str, rows: int) -> TableId:
         """Return a registered table of twelve columns; it is filled before anything is captured, by doubling."""
-        table = f'"{pipeline.schema}"."{name}"'
-        pipeline.execute(f"CREATE TABLE {table} ({COLUMNS})")
-        if rows:
-            pipeline.execute(f"INSERT INTO {table} {FIRST}")
-        have = 1
-        while have < rows:
-            more = min(have, rows - have)
-            columns = DOUBLED.format(n=have % 97)
-            pipeline.execute(f"INSERT INTO {table} SELECT ID + {have}, {columns} FROM {table} WHERE ID < {more}")
-            pipeline.writer.commit()
-            have += more
-        control_tables.addtable(pipeline.writer, pipeline.schema, name)
-        return TableId(pipeline.schema, name)
+        return fill(pipeline, name, rows, TWELVE)
 
     def change(self, pipeline: Pipeline, changes: int, rows: int, round_: int) -> None:
         """Commit `changes` changes in small transactions: half updates, a quarter deletes, a quarter inserts."""
@@ -99,6 +88,6 @@ class Stage:
             low = rows - start - at
             pipeline.execute(f"DELETE FROM {name} WHERE ID < {low} AND ID >= {low - step}")
             base = rows * 2 + start + at
-            columns = DOUBLED.format(n=1)
+            columns = TWELVE.further.format(n=1)
             pipeline.execute(f"INSERT INTO {name} SELECT ID + {base}, {columns} FROM {name} WHERE ID < {step}")
             pipeline.writer.commit()

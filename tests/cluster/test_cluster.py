@@ -97,13 +97,6 @@ def test_slots_need_not_be_known(
     assert is_equal(pipeline, table)
 
 
-def to_its_end(ticks: ClusterTicks) -> None:
-    """Run ticks until nothing is left to do. No table may fail."""
-    while (spec := ticks.pipeline.plan()) is not None:
-        assert not ticks.run(spec).failed
-        ticks.pipeline.captured()
-
-
 def killing(ticks: ClusterTicks, after: str, worker: Callable[[], Node | None]) -> None:
     """Run a tick. Once its driver has printed a text, kill the first worker that is returned. A table may fail."""
     printed, killed = threading.Event(), threading.Event()
@@ -129,7 +122,7 @@ def test_a_worker_killed_while_it_reads_a_snapshot_loses_nothing(
         # The driver has up to two connections, and each worker two readers. So one of five is of this worker.
         killing(ticks, ": 21 chunks", lambda: cluster.workers[0] if relay.connections >= 5 else None)
         assert ticks.task_ends()["ExecutorLostFailure"], "no reader of that worker was lost"
-        to_its_end(ticks)
+        ticks.to_its_end()
     assert is_equal(pipeline, table)
 
 
@@ -149,7 +142,7 @@ def test_a_worker_killed_while_it_merges_loses_nothing(new_pipeline: Callable[..
             return next(worker for worker in cluster.workers if worker.host == ticks.last_host())
 
         killing(ticks, "in the change log", last_used)
-        to_its_end(ticks)
+        ticks.to_its_end()
     assert is_equal(pipeline, table)
 
 

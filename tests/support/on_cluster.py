@@ -72,6 +72,16 @@ class ClusterTicks:
         assert not result.failed, [table.error for table in result.failed]
         return result
 
+    def to_its_end(self, on_line: Callable[[str], object] = lambda line: None) -> int:
+        """Run ticks until nothing is left to do, and check that no table fails. Return how many it took."""
+        count = 0
+        while (spec := self.pipeline.plan()) is not None:
+            result = self.run(spec, on_line)
+            assert not result.failed, [table.error for table in result.failed]
+            self.pipeline.captured()
+            count += 1
+        return count
+
     @property
     def shares(self) -> dict[str, HostShare]:
         """What each worker's host did so far."""
