@@ -14,6 +14,9 @@ from support.pipeline import Pipeline
 STEP = 1000
 """Rows of a change's statement."""
 
+MOST_AT_ONCE = 500_000
+"""Rows of a statement that fills a table. Derby's heap holds a lock for each of them."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -81,7 +84,7 @@ def fill(pipeline: Pipeline, name: str, rows: int, shape: Shape) -> TableId:
         pipeline.execute(f"INSERT INTO {quoted} {shape.first}", *shape.values)
     have = 1
     while have < rows:
-        more = min(have, rows - have)
+        more = min(have, rows - have, MOST_AT_ONCE)
         further = shape.further.format(n=have % 97, have=have)
         pipeline.execute(f"INSERT INTO {quoted} SELECT ID + {have}, {further} FROM {quoted} WHERE ID < {more}")
         pipeline.writer.commit()

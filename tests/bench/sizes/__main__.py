@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=5_000_000, help="changes of the backlog, in a million rows")
     parser.add_argument("--columns", type=int, default=1000, help="columns of the wide table")
     parser.add_argument("--wide-rows", type=int, default=20_000, help="rows of the wide table")
-    parser.add_argument("--long-rows", type=int, default=1000, help="rows of 1 MB")
+    parser.add_argument("--long-rows", type=int, default=1000, help="rows of 1 MB, and changes of them")
     parser.add_argument("--into", type=Path, default=Path("build/sizes.json"))
     options = parser.parse_args()
     console, results = Console(), {}
@@ -61,8 +61,7 @@ def _case(name: str, options: argparse.Namespace) -> Case:
         case "columns":
             rows = options.wide_rows
             return Case(many_columns(options.columns), rows, rows // 10)
-    rows = options.long_rows
-    return Case(long_rows(), rows, rows // 10)
+    return Case(long_rows(), options.long_rows, options.long_rows)
 
 
 if __name__ == "__main__":

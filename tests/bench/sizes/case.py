@@ -93,7 +93,7 @@ def _change(pipeline: Pipeline, table: TableId, case: Case) -> None:
 def _sizes(pipeline: Pipeline, table: TableId) -> dict[str, int]:
     layout = Layout(pipeline.target)
     places = {"change log (MB)": layout.changes(table), "state (MB)": layout.state(table)}
-    return {name: round(_bytes(Path(str(place))) / MB) for name, place in places.items()}
+    return {name: round(_bytes(Path(place.name)) / MB) for name, place in places.items()}
 
 
 def _bytes(folder: Path) -> int:

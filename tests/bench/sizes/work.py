@@ -14,14 +14,14 @@ MB = 1_000_000
 
 def work(events: Path) -> dict[str, Any]:
     """Return what the applications did whose event logs are in a folder."""
-    jobs, totals = 0, dict.fromkeys(("lake read", "written", "shuffled", "spilled"), 0)
+    jobs, totals = 0, dict.fromkeys(("read back", "written", "shuffled", "spilled"), 0)
     gc_ms = peak = 0
     for event in _events(events):
         match event["Event"]:
             case "SparkListenerJobStart":
                 jobs += 1
             case "SparkListenerTaskEnd" if metrics := event.get("Task Metrics"):
-                totals["lake read"] += metrics["Input Metrics"]["Bytes Read"]
+                totals["read back"] += metrics["Input Metrics"]["Bytes Read"]
                 totals["written"] += metrics["Output Metrics"]["Bytes Written"]
                 totals["shuffled"] += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
                 totals["spilled"] += metrics["Disk Bytes Spilled"]
