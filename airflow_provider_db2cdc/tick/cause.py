@@ -23,6 +23,9 @@ LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor
 LOST_BLOCK = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 """Spark's condition for rows of a local checkpoint whose executor is gone. It does not compute them again."""
 
+OUT_OF_MEMORY = ("OutOfMemoryError", "exited with code 52", "bigger than spark.driver.maxResultSize")
+"""Texts of a JVM without free heap. An executor then exits with code 52. The driver may refuse a result in time."""
+
 HARMLESS = (
     "java.io.", "java.net.", "java.nio.", "java.security.", "javax.net.ssl.", "sun.security.",
     "java.util.concurrent.TimeoutException", "java.lang.OutOfMemoryError", "java.lang.StackOverflowError",
@@ -52,6 +55,8 @@ def explained(error: BaseException, text: str) -> Db2CdcError | None:
     executor = "".join(f" ({place})" for place in _executor(text))
     if db2_text and (known := known_error(db2_text[1], f"the source{executor}")):
         return known
+    if any(words in text for words in OUT_OF_MEMORY):
+        return _memory_error(executor)
     if LOST_BLOCK in text:
         return Db2CdcError(
             "Spark has lost an executor, and with it rows of this batch that no other executor held",
@@ -70,6 +75,17 @@ def explained(error: BaseException, text: str) -> Db2CdcError | None:
             "the target cannot be written: permission denied", "Grant the Spark job's user write access to it."
         )
     return None
+
+
+def _memory_error(executor: str) -> Db2CdcError:
+    if executor:
+        return Db2CdcError(
+            f"Spark ran out of memory{executor}",
+            "Raise spark.executor.memory in spark.conf, or let fewer tasks share it (spark.executor.cores).",
+        )
+    return Db2CdcError(
+        "Spark's driver ran out of memory", "Raise spark.driver.memory in spark.conf, or lower max.rows.per.batch."
+    )
 
 
 def _store_error(text: str) -> Db2CdcError | None:

@@ -120,6 +120,18 @@ Caused by: java.nio.charset.MalformedInputException: Input length = 1
             "applies the batch. If it happens often, read in the logs of the executors why they end.",
         ),
         (
+            "\n: a.b.SparkException: Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 times, most recent "
+            "failure: Lost task 0.3 in stage 5.0 (TID 22) (127.0.0.2 executor 1): ExecutorLostFailure (executor 1 "
+            "exited caused by one of the running tasks) Reason: Command exited with code 52",
+            "Spark ran out of memory (on executor 1 of 127.0.0.2). Raise spark.executor.memory in spark.conf, or let "
+            "fewer tasks share it (spark.executor.cores).",
+        ),
+        (
+            "\n: a.b.SparkException: Job aborted due to stage failure: Total size of serialized results of 4 tasks "
+            "(1024.1 MiB) is bigger than spark.driver.maxResultSize (1024.0 MiB)",
+            "Spark's driver ran out of memory. Raise spark.driver.memory in spark.conf, or lower max.rows.per.batch.",
+        ),
+        (
             "x\nCaused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
             "Spark has no client for the target's store: the class org.apache.hadoop.fs.s3a.S3AFileSystem is missing. "
             "Fetch its jars with `db2cdc jars --with s3`. For another store, name them in spark.packages.",
