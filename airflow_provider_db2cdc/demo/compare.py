@@ -74,13 +74,21 @@ def compare(
 
 
 def read_target(home: AirflowHome) -> dict[str, Any]:
-    """Return rows, change counts and version of each Delta table, as a small Spark job reads them.
+    """Return rows, change counts and version of each Delta table of the shop. See `read_tables`."""
+    return read_tables(home, dict.fromkeys(KEYS, Layout(str(home.lake))))
+
+
+def read_tables(home: AirflowHome, layouts: Mapping[TableId, Layout]) -> dict[str, Any]:
+    """Return rows, change counts and version of Delta tables, as a small Spark job reads them.
 
     Raises:
         TickFailedError: the job failed. The error has its last lines.
     """
-    layout, into = Layout(str(home.lake)), home.folder / "target.json"
-    tables = {str(table): {"state": layout.state(table).name, "changes": layout.changes(table).name} for table in KEYS}
+    into = home.folder / "target.json"
+    tables = {
+        str(table): {"state": layout.state(table).name, "changes": layout.changes(table).name}
+        for table, layout in layouts.items()
+    }
     request = home.folder / "compare.json"
     request.write_text(json.dumps({"tables": tables, "into": str(into)}), encoding="utf-8")
     said: deque[str] = deque(maxlen=KEPT_LINES)

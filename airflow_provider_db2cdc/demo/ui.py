@@ -55,7 +55,7 @@ def serve(options: UiOptions, console: Console) -> None:
         ConfigurationError: the port is taken.
         Db2CdcError: a service of Airflow ended, or does not answer.
     """
-    port = _port(options.port)
+    port = free_port(options.port)
     board = Board(console)
     wanted = StageOptions(options.folder, options.rows, RATE, server=True)
     with board, open_stage(wanted, board) as stage:
@@ -73,9 +73,14 @@ def serve(options: UiOptions, console: Console) -> None:
 
 
 def _start(stage: Stage, port: int, schedule: str) -> dict[str, Child]:
+    env = {**stage.home.environment(stage.sandbox, schedule), **service_settings(port)}
+    return {name: stage.ending.enter_context(_service(stage.home, name, env)) for name in SERVICES}
+
+
+def service_settings(port: int) -> dict[str, str]:
+    """Return Airflow's settings for services of this machine, whose API server listens at a port."""
     url = f"http://{HOST}:{port}"
-    env = {
-        **stage.home.environment(stage.sandbox, schedule),
+    return {
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
@@ -88,7 +93,6 @@ def _start(stage: Stage, port: int, schedule: str) -> dict[str, Child]:
         "AIRFLOW__API__SECRET_KEY": secrets.token_hex(32),
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
     }
-    return {name: stage.ending.enter_context(_service(stage.home, name, env)) for name in SERVICES}
 
 
 def _service(home: AirflowHome, name: str, env: dict[str, str]) -> Child:
@@ -113,7 +117,7 @@ def _check(services: dict[str, Child], home: AirflowHome) -> None:
             raise Db2CdcError(f"airflow {name} ended", f"Read {home.logs / name}.log.")
 
 
-def _port(wanted: int) -> int:
+def free_port(wanted: int) -> int:
     """Return the port if it is free, or a free one for 0."""
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
