@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote, unquote
 
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.execution_time.context import InletEventsAccessor
+from airflow.sdk.execution_time.context import InletEventsAccessors
 
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, in_event
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -46,9 +47,8 @@ def recent_announcements(pipeline: str, tables: int) -> Mapping[tuple[TableId, s
 
     :raises AirflowRuntimeError: when Airflow's API cannot be asked. A retry may succeed.
     """
-    events = InletEventsAccessor(alias_name=pipeline_alias(pipeline).name)
     found: dict[tuple[TableId, str], Announcement] = {}
-    for event in events.ascending(False).limit(EVENTS_PER_TABLE * tables + OTHER_EVENTS):
+    for event in _newest_events(pipeline_alias(pipeline), EVENTS_PER_TABLE * tables + OTHER_EVENTS):
         announced, table = in_event(event.extra), _table_of(pipeline, event.asset.uri)
         if announced is not None and table is not None:
             found.setdefault((table, announced.log_id), announced)
@@ -67,8 +67,16 @@ def newest_announcement(pipeline: str, table: TableId, log_id: str) -> Announcem
 
     :raises AirflowRuntimeError: when Airflow's API cannot be asked. A retry may succeed.
     """
-    asset = table_asset(pipeline, table)
-    events = InletEventsAccessor(asset_name=asset.name, asset_uri=asset.uri).ascending(False).limit(EVENTS_READ)
+    events = _newest_events(table_asset(pipeline, table), EVENTS_READ)
     announced = filter(None, (in_event(event.extra) for event in events))
     same_log = [announcement for announcement in announced if announcement.log_id == log_id]
     return max(same_log, key=lambda announcement: announcement.to_batch, default=None)
+
+
+def _newest_events(source: Asset | AssetAlias, limit: int) -> list[Any]:
+    """Return the newest events of an asset or alias, the newest first."""
+    events: Any = InletEventsAccessors([source])[source]
+    if isinstance(events, list):
+        # Airflow 3.1 has no limit: it returns all events, the oldest first.
+        return events[: -limit - 1 : -1]
+    return list(events.ascending(False).limit(limit))
