@@ -50,8 +50,14 @@ test: setup ## Run the suite
 	$(PY) -m pytest -n 2 --dist worksteal -m "not long and not cluster"
 
 STORE_STAMP := build/store/environment.stamp
-test-cluster: setup $(STORE_STAMP) ## Run the tests that need servers of their own: Spark clusters, an S3 store
-	$(PY) -m pytest -m cluster tests/cluster tests/store
+test-cluster: setup $(STORE_STAMP) ## Run the tests that need servers of their own: Spark clusters, an S3 store, Airflow
+	$(PY) -m pytest -m cluster tests/cluster tests/store tests/production
+
+production: export DB2CDC_PRODUCTION_TABLES ?= 30
+production: export DB2CDC_PRODUCTION_EVERY_MINUTES ?= 10
+production: export DB2CDC_PRODUCTION_REPORT ?= build/production.json
+production: setup ## Run three pipelines of 30 tables for more than an hour, and kill each process of Airflow
+	$(PY) -m pytest -s -m cluster tests/production/test_restarts.py
 
 $(STORE_STAMP): requirements-store.lock | $(UV)
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) build/store
@@ -94,8 +100,12 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 	  --group pyproject.toml:dev --all-extras pyproject.toml -o requirements.lock
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group pyproject.toml:store -o requirements-store.lock
+	for name in airflow-3.1 airflow-3.2 celery; do \
+	  $(UV) pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --group pyproject.toml:$$name pyproject.toml -o requirements-$$name.lock || exit 1; \
+	done
 
 clean: ## Remove what was built, the environment included
 	rm -rf build $(VENV)
 
-.PHONY: help setup demo cluster ui sandbox test test-cluster soak mutants check lint docs bench lock clean
+.PHONY: help setup demo cluster ui sandbox test test-cluster production soak mutants check lint docs bench lock clean

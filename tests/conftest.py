@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"{seconds:.0f} s of CPU (user and system, with what the tests started and waited for)")
 
 
-FOLDER_MARKS = {"airflow": "airflow", "cluster": "cluster", "demo": "slow"}
+FOLDER_MARKS = {"airflow": "airflow", "cluster": "cluster", "production": "cluster", "demo": "slow"}
 FIXTURE_MARKS = {
     "spark": "spark",
     "sandbox": "sandbox",

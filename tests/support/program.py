@@ -28,13 +28,13 @@ LOG_LINES = 60
 class Program:
     """A command of `db2cdc` in its own process group, as a shell would start it."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, python: str = sys.executable) -> None:
         self.folder = folder
         self._log = folder.parent / "screen"
         self._descendants: set[psutil.Process] = set()
         with self._log.open("w") as screen:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "airflow_provider_db2cdc.cli.main", *arguments, "--folder", str(folder)],
+                [python, "-m", "airflow_provider_db2cdc.cli.main", *arguments, "--folder", str(folder)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
@@ -108,9 +108,9 @@ def wait_for(condition: Callable[[], Any], timeout_s: float) -> Any:
 
 
 @contextmanager
-def started(folder: Path, *arguments: str) -> Iterator[Program]:
+def started(folder: Path, *arguments: str, python: str = sys.executable) -> Iterator[Program]:
     """Start a command, and end it with the block."""
-    program = Program(folder, *arguments)
+    program = Program(folder, *arguments, python=python)
     try:
         yield program
     except BaseException as error:
@@ -147,9 +147,9 @@ def is_made(url: str, token: str, body: Any) -> bool:
     return True
 
 
-def call(url: str, token: str = "", body: Any = None) -> Any:
+def call(url: str, token: str = "", body: Any = None, method: str | None = None) -> Any:
     """Return the API's answer."""
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=60) as answer:
         return json.load(answer)
