@@ -37,5 +37,5 @@ def test_the_matrix_has_the_versions_of_the_lock() -> None:
 def test_the_locks_name_no_host() -> None:
     assert LOCK
     locks = [path.read_text("utf-8") for path in ROOT.glob("requirements*.lock")]
-    assert len(locks) == 2
+    assert len(locks) == 4
     assert re.findall(r"://|--(?:index|extra-index|find-links)\S*", "".join(locks)) == []

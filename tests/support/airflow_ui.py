@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -112,9 +113,9 @@ class Api:
 
 
 @contextmanager
-def running_ui(folder: Path, schedule: str = "none") -> Iterator[tuple[Api, Program]]:
+def running_ui(folder: Path, schedule: str = "none", python: str = sys.executable) -> Iterator[tuple[Api, Program]]:
     """Run `db2cdc ui`, and check that an interrupt leaves nothing running."""
-    with started(folder, "ui", "--rows", "100", "--schedule", schedule) as ui:
+    with started(folder, "ui", "--rows", "100", "--schedule", schedule, python=python) as ui:
         ui.await_text("runs until Ctrl-C", START_TIMEOUT_S)
         assert ("NO BACKFILLS" in ui.screen) == bool(NO_SERVER), ui.screen
         yield Api(ui.url), ui
