@@ -19,6 +19,7 @@ PROMISES = (
     "pairing",
     "net effects",
     "merge condition",
+    "memory",
     "transaction ids",
     "order of writes",
     "orchestration",

@@ -17,8 +17,8 @@ from airflow_provider_db2cdc.cdc.event.change_event import Op, RowChange, events
 from airflow_provider_db2cdc.cdc.event.net_effect import count_images
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.spark.events.broadcast import BROADCAST_KEYS
 from airflow_provider_db2cdc.spark.events.envelope import row_type
-from airflow_provider_db2cdc.spark.events.net_effect import BROADCAST_KEYS
 from airflow_provider_db2cdc.spark.events.pairing import Pairing, paired
 from airflow_provider_db2cdc.spark.events.row_multiset import (
     copy_effects,

@@ -21,12 +21,12 @@ from airflow_provider_db2cdc.spark.apply.abandoned_batch import abandoned_copies
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.state_diff import CHUNK, StateDiff, diff_state
 from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.events.broadcast import if_few_to_all
 from airflow_provider_db2cdc.spark.events.net_effect import (
     BatchCounts,
     LoggedEvents,
     count_batch,
     count_reads,
-    if_few_to_all,
     net_effects,
 )
 from airflow_provider_db2cdc.spark.events.row_multiset import settled, surplus, touched, unequal

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.event.fold import MOVED
 from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.events.broadcast import if_few_to_all
 from airflow_provider_db2cdc.spark.events.envelope import key_struct
 from airflow_provider_db2cdc.spark.events.net_effect import (
     BatchCounts,
     commit_effects,
     events_in,
-    if_few_to_all,
     recreated_keys,
 )
 from airflow_provider_db2cdc.spark.events.state_rows import key_bounds

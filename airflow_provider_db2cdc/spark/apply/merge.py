@@ -15,7 +15,8 @@ from airflow_provider_db2cdc.spark.apply.chunk_publish import PublishedRows
 from airflow_provider_db2cdc.spark.apply.state_diff import missing_from_state
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
-from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, if_few_to_all, net_effects
+from airflow_provider_db2cdc.spark.events.broadcast import if_small_to_all
+from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, net_effects
 from airflow_provider_db2cdc.spark.events.row_multiset import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.events.state_rows import KeyBounds, effect_rows, key_bounds, staged_rows
 from airflow_provider_db2cdc.spark.ledger.batch_log import check_not_applied
@@ -105,8 +106,8 @@ def write_state_change(context: BatchContext, change: StateChange) -> StateVersi
             return current_state(context, None if version is None else rows, version)
         case Merge(frame, bounds):
             # Without the broadcast Spark, which overestimates the rows, would sort the keys of the whole state.
-            few, before = if_few_to_all(frame, bounds.rows), context.rows_before
-            growth, version = replica.merge(few, context.planned.batch, bounds.bounds, before)
+            small, before = if_small_to_all(frame, bounds.rows, replica.schema), context.rows_before
+            growth, version = replica.merge(small, context.planned.batch, bounds.bounds, before)
             return current_state(context, None if growth is None or before is None else before + growth, version)
 
 

@@ -10,10 +10,9 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.events.broadcast import if_few_to_all
 from airflow_provider_db2cdc.spark.events.envelope import READ, float_names, signed_images
 from airflow_provider_db2cdc.spark.events.state_rows import KeyBounds, bound_sums, bounds_of_sums
-
-BROADCAST_KEYS = 200_000
 
 
 @dataclass(frozen=True)
@@ -104,11 +103,6 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
 def events_in(batch: DataFrame) -> DataFrame:
     """Return a batch's events (commit, intent, op, key, before, after), each at its place in the source."""
     return _events(batch).select("commit", "intent", "op", "key", "before", "after")
-
-
-def if_few_to_all(rows: DataFrame, count: int) -> DataFrame:
-    """Return rows for a join, broadcast to every executor if `count` is small. Spark would overestimate them."""
-    return F.broadcast(rows) if count <= BROADCAST_KEYS else rows
 
 
 def hot_keys(batch: DataFrame) -> DataFrame:

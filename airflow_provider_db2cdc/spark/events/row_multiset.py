@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.spark.events.broadcast import are_small
 from airflow_provider_db2cdc.spark.events.envelope import signed_images
-from airflow_provider_db2cdc.spark.events.net_effect import if_few_to_all
 
 COPY = "__copy"
 """The state's column that numbers equal rows, from 1."""
@@ -34,10 +34,12 @@ def copy_effects(deltas: DataFrame, count: int, state: DataFrame, schema: TableS
     """Return state rows to add (`__present` true) and to remove (false).
 
     `state` (`row`) must hold at least the images of the deltas. `count` is the number of deltas: each has a whole row,
-    so only few may be broadcast.
+    so only few and small ones may be broadcast.
     """
     images, changed = state.select(F.col("row").alias("image")), deltas.select("image")
-    held = images.join(if_few_to_all(changed, count), "image", "left_semi").groupBy("image").count()
+    if are_small(deltas.select("image.*"), count, schema):
+        changed = F.broadcast(changed)
+    held = images.join(changed, "image", "left_semi").groupBy("image").count()
     before = F.coalesce(F.col("count"), F.lit(0))
     after = F.greatest(before + F.col("delta"), F.lit(0))
     added = F.when(after > before, F.sequence(before + 1, after))

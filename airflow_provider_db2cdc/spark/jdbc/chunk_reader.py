@@ -16,8 +16,9 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, Chu
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.events.broadcast import if_few_to_all
 from airflow_provider_db2cdc.spark.events.envelope import key_struct, row_struct, row_type
-from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, hot_keys, if_few_to_all
+from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, hot_keys
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.sql.chunk import (
     Bound,

@@ -8,7 +8,7 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.merge import StateVersion, current_state
 from airflow_provider_db2cdc.spark.delta.table_io import load
-from airflow_provider_db2cdc.spark.events.net_effect import if_few_to_all
+from airflow_provider_db2cdc.spark.events.broadcast import if_small_to_all
 from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.repair.comparison import TableComparison
 from airflow_provider_db2cdc.spark.repair.last_words import DOUBLED
@@ -52,6 +52,6 @@ def _merge(context: BatchContext, compared: TableComparison) -> StateVersion:
         doubled = rows.where(DOUBLED).select(*map(quoted, replica.key_names))
         if not doubled.isEmpty():
             replica.delete_keys(doubled, batch)
-        few = if_few_to_all(rows.drop(DOUBLED), bounds.rows)
-        _, version = replica.merge(few, batch, bounds.bounds, context.rows_before)
+        small = if_small_to_all(rows.drop(DOUBLED), bounds.rows, replica.schema)
+        _, version = replica.merge(small, batch, bounds.bounds, context.rows_before)
     return current_state(context, None, version)

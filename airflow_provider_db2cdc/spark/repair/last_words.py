@@ -14,9 +14,9 @@ from airflow_provider_db2cdc.spark.apply.log_replay import AT
 from airflow_provider_db2cdc.spark.apply.state_diff import is_different
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
+from airflow_provider_db2cdc.spark.events.broadcast import are_small
 from airflow_provider_db2cdc.spark.events.envelope import row_type
 from airflow_provider_db2cdc.spark.events.image_count import image_counts
-from airflow_provider_db2cdc.spark.events.net_effect import if_few_to_all
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.events.state_rows import key_bounds
 from airflow_provider_db2cdc.spark.quoting import quoted
@@ -34,17 +34,20 @@ class Touched:
     rows: DataFrame
     count: int
     bounds: str
+    is_small: bool
 
     def named(self, name: str) -> DataFrame:
         """Return the keys or images as one column, for a join."""
-        return if_few_to_all(self.rows.withColumnRenamed("part", name), self.count)
+        rows = self.rows.withColumnRenamed("part", name)
+        return F.broadcast(rows) if self.is_small else rows
 
 
 def touched_rows(parts: DataFrame, schema: TableSchema) -> Touched:
     """Return the keys or images (`part`) of an interval. It is an action."""
     kept = parts.localCheckpoint(eager=False)
-    bounds = key_bounds(kept.select("part.*"), schema)
-    return Touched(kept, bounds.rows, bounds.bounds)
+    values = kept.select("part.*")
+    bounds = key_bounds(values, schema)
+    return Touched(kept, bounds.rows, bounds.bounds, are_small(values, bounds.rows, schema))
 
 
 def logged_rows(log: DataFrame, schema: TableSchema, touched: Touched | None) -> DataFrame:

@@ -15,8 +15,8 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import Bound, ChunkSpan
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference, Comparison
+from airflow_provider_db2cdc.spark.events.broadcast import BROADCAST_KEYS
 from airflow_provider_db2cdc.spark.events.envelope import row_values
-from airflow_provider_db2cdc.spark.events.net_effect import BROADCAST_KEYS
 from airflow_provider_db2cdc.spark.events.state_rows import key_range
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import ChunkReader
 from airflow_provider_db2cdc.spark.jdbc.connection import Fetch
