@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from airflow_provider_db2cdc.submit.command import FAST_START
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from support.command_line import Command
@@ -27,8 +29,9 @@ settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
 # Code that is compiled well pays only in a JVM that does more than the suite does. Without it the Spark tests and three
-# end-to-end tests took 330 s of CPU, and with it 371 s.
-JAVA_OPTIONS = ("-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", "-XX:TieredStopAtLevel=1")
+# end-to-end tests took 330 s of CPU, and with it 371 s. The cache of compiled code is as large as a job's: one of 48 MB
+# was full after minutes. To make room then took 356 of 1,549 s of CPU.
+JAVA_OPTIONS = ("-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", FAST_START)
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
