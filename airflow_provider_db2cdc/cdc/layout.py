@@ -10,7 +10,9 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
-LOGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@]*:(?!\d+(/|$)).*@")
+URL_LOGIN = re.compile(r"://[^/@\s,]*:(?!\d+([/?,]|$))[^@\s,]*@")
+"""Matches a user and a password in a URL, which may be one of several. A port is no password."""
+
 AMBIGUOUS_UNDERSCORE = re.compile(r"^_|__|_X[0-9A-F]+(_|$)|_$")
 """Matches where a plain underscore could be read as the separator of names, or as the first one of an escape."""
 
@@ -55,7 +57,7 @@ class Layout:
     target: str
 
     def __post_init__(self) -> None:
-        if LOGIN.match(self.target):
+        if URL_LOGIN.search(self.target):
             raise ConfigurationError(
                 "the target holds a login, and logs and errors show the target",
                 "Remove the login. The store's page in the documentation (docs/how-to/object-store.md) has other ways.",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_provider_db2cdc.cdc.layout import URL_LOGIN
 from airflow_provider_db2cdc.cdc.spark_master import connect_error
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -35,8 +36,8 @@ SECRETS = re.compile(
 )
 """Names of settings that hold secrets: those of an object store by Hadoop, and others by the end of the name."""
 
-SECRET_VALUES = re.compile(r"://[^/@\s,]+:[^/@\s,]+@|(?i:[?&;](password|secret|token)=)")
-"""Values with a login in a URL."""
+SECRET_PARAMETER = re.compile(r"[?&;](password|secret|token)=", re.IGNORECASE)
+"""Matches a secret among the parameters of a URL."""
 
 REFERENCE = re.compile(r"^spark\.kubernetes\.(driver|executor)\.secretKeyRef\.")
 """Names of settings that say where Kubernetes keeps a secret."""
@@ -126,8 +127,7 @@ def refuse_secrets(conf: Mapping[str, object]) -> None:
 
     :raises ConfigurationError: when a setting holds a secret.
     """
-    secrets = [name for name, value in conf.items() if _is_secret(name) or SECRET_VALUES.search(str(value))]
-    if names := sorted(secrets):
+    if names := sorted(name for name, value in conf.items() if _is_secret(name, str(value))):
         raise ConfigurationError(
             f"{names[0]} is a secret, and Spark's settings are on its command line",
             "Use store_conn_id, the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), the machine's role, or a "
@@ -135,8 +135,9 @@ def refuse_secrets(conf: Mapping[str, object]) -> None:
         )
 
 
-def _is_secret(name: str) -> bool:
-    return bool(SECRETS.search(name)) and not REFERENCE.match(name)
+def _is_secret(name: str, value: str) -> bool:
+    is_named = SECRETS.search(name) and not REFERENCE.match(name)
+    return bool(is_named or URL_LOGIN.search(value) or SECRET_PARAMETER.search(value))
 
 
 def classpath_of(conf: Mapping[str, str]) -> list[str]:
