@@ -27,11 +27,8 @@ def require_reach(spark: SparkSession, layout: Layout, is_shared_mount: bool) ->
 
 
 def target_location(spark: SparkSession, layout: Layout) -> str:
-    """Return the target's path, or the path of its schema. It is empty if there is no such schema, or none is known."""
-    if layout.is_path:
-        return layout.target
-    schema = layout.target
-    return spark.catalog.getDatabase(schema).locationUri or "" if spark.catalog.databaseExists(schema) else ""
+    """Return the target's path, or the path of its schema, which must exist. It is empty if the catalog knows none."""
+    return layout.target if layout.is_path else spark.catalog.getDatabase(layout.target).locationUri or ""
 
 
 def default_fs(spark: SparkSession) -> str:
