@@ -27,13 +27,13 @@ def if_small_to_all(rows: DataFrame, count: int, schema: TableSchema) -> DataFra
 
 
 def are_small(rows: DataFrame, count: int, schema: TableSchema) -> bool:
-    """Return whether whole rows (the columns of a table) are few and small enough to be broadcast.
+    """Return whether rows with columns of a table are few and small enough to be broadcast.
 
     It measures them, by an action, only if the longest texts that the columns admit would be too large.
     """
     if count > BROADCAST_KEYS:
         return False
-    longest = sum(VALUE_BYTES + column.length for column in schema.columns)
+    longest = sum(VALUE_BYTES + column.length for column in schema.columns if column.name in rows.columns)
     return count * longest <= BROADCAST_BYTES or _bytes(rows, count) <= BROADCAST_BYTES
 
 
