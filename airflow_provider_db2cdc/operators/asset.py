@@ -75,8 +75,9 @@ def newest_announcement(pipeline: str, table: TableId, log_id: str) -> Announcem
 
 def _newest_events(source: Asset | AssetAlias, limit: int) -> list[Any]:
     """Return the newest events of an asset or alias, the newest first."""
-    events: Any = InletEventsAccessors([source])[source]
-    if isinstance(events, list):
-        # Airflow 3.1 has no limit: it returns all events, the oldest first.
-        return events[: -limit - 1 : -1]
-    return list(events.ascending(False).limit(limit))
+    return newest_first(InletEventsAccessors([source])[source], limit)
+
+
+def newest_first(events: Any, limit: int) -> list[Any]:
+    """Return the newest of the events that Airflow gives. Airflow 3.1 gives a list of all events, the oldest first."""
+    return events[: -limit - 1 : -1] if isinstance(events, list) else list(events.ascending(False).limit(limit))

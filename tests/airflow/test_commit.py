@@ -24,7 +24,7 @@ from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, Tabl
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.operators.asset import recent_announcements, table_asset
+from airflow_provider_db2cdc.operators.asset import newest_first, recent_announcements, table_asset
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.summary import describe_snapshot, describe_table
 
@@ -136,6 +136,13 @@ def test_newest_events_of_several_tables_are_found_in_one_call(commit: Commit, i
     newest = {(str(table), log): (event.from_batch, event.to_batch) for (table, log), event in found.items()}
     assert newest == {("SALES.ORDERS", "log"): (1, 2), ("SALES.ITEMS", "log"): (1, 2)}
     assert inside(lambda: recent_announcements("commit_nothing", 2)) == {}
+
+
+def test_airflow_3_1_gives_all_events_the_oldest_first() -> None:
+    events = ["oldest", "older", "newest"]
+    assert newest_first(events, 2) == ["newest", "older"]
+    assert newest_first(events, 9) == ["newest", "older", "oldest"]
+    assert newest_first([], 9) == []
 
 
 def test_a_run_that_is_marked_failed_during_commit_leaves_no_hole(commit: Commit) -> None:
