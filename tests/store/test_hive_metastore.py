@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.object_store import BUCKET
-from support.stored import StoredPipeline, changed, filled
+from support.stored import StoredPipeline, changed, filled, serve_every_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.sandbox, pytest.mark.timeout(1800)]
 
@@ -23,45 +21,18 @@ print("CHANGES", read_changes(spark, "lakehouse", {table!r}, BatchRange(0, batch
 """
 
 
-def since_yesterday() -> list[str]:
-    """The interval of a backfill that ends a moment ago."""
-    now = datetime.now(UTC)
-    return ["--from", (now - timedelta(days=1)).isoformat(), "--to", (now - timedelta(seconds=5)).isoformat()]
-
-
 def test_a_schema_of_a_hive_metastore_serves_every_command(new_stored: Callable[..., StoredPipeline]) -> None:
     pipeline = new_stored()
-    signals = pipeline.folder / "signals.jsonl"
-    pipeline.properties = {"signal.enabled.channels": "file", "signal.file": str(signals)}
     pipeline.use_hive(f"file:{pipeline.folder}/lake")
     table = filled(pipeline)
+    serve_every_command(pipeline, table)
     name = f"lakehouse.{pipeline.source.schema.lower()}__t"
-
-    pipeline.passed("tick")
-    pipeline.assert_equal(table)
-    changed(pipeline, table, 1000)
-    pipeline.passed("tick")
-    pipeline.assert_equal(table)
-
-    signals.write_text(json.dumps({"id": "s1", "type": "execute-snapshot", "data": {"data-collections": [str(table)]}}))
-    changed(pipeline, table, 1001)
-    pipeline.passed("tick")
-    pipeline.passed("tick")
-    pipeline.assert_equal(table)
-    pipeline.passed("verify")
 
     pipeline.sql(f"DELETE FROM {name} WHERE ID = 5")
     assert pipeline.run("verify").returncode == 1
     pipeline.passed("heal", str(table))
     pipeline.assert_equal(table)
     pipeline.passed("verify")
-
-    pipeline.passed("maintain")
-    pipeline.passed("replay", str(table))
-    pipeline.passed("backfill", str(table), *since_yesterday())
-    pipeline.passed("status")
-    pipeline.passed("doctor")
-    pipeline.assert_equal(table)
 
     rows = len(pipeline.source.source_rows(table))
     assert pipeline.sql(f"SELECT count(*) FROM {name}").split() == [str(rows)]

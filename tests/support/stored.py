@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,35 @@ def changed(pipeline: StoredPipeline, table: TableId, at: int) -> None:
     source.execute(f"DELETE FROM {table} WHERE ID = {at - 1000 + 20}")
     source.writer.commit()
     source.captured()
+
+
+def serve_every_command(pipeline: StoredPipeline, table: TableId) -> None:
+    """Take a filled table the whole way, and compare it with the source after each step."""
+    signals = pipeline.folder / "signals.jsonl"
+    pipeline.properties = {"signal.enabled.channels": "file", "signal.file": str(signals)}
+    pipeline.passed("tick")
+    pipeline.assert_equal(table)
+    changed(pipeline, table, 1000)
+    pipeline.passed("tick")
+    pipeline.assert_equal(table)
+
+    signals.write_text(json.dumps({"id": "s1", "type": "execute-snapshot", "data": {"data-collections": [str(table)]}}))
+    changed(pipeline, table, 1001)
+    pipeline.passed("tick")
+    pipeline.passed("tick")
+    pipeline.assert_equal(table)
+
+    now = datetime.now(UTC)
+    since_yesterday = [
+        "--from",
+        (now - timedelta(days=1)).isoformat(),
+        "--to",
+        (now - timedelta(seconds=5)).isoformat(),
+    ]
+    pipeline.passed("verify")
+    pipeline.passed("maintain")
+    pipeline.passed("replay", str(table))
+    pipeline.passed("backfill", str(table), *since_yesterday)
+    pipeline.passed("status")
+    pipeline.passed("doctor")
+    pipeline.assert_equal(table)
