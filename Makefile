@@ -102,7 +102,7 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 	  --group pyproject.toml:store -o requirements-store.lock
 	for name in airflow-3.1 airflow-3.2; do \
 	  $(UV) pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    --group pyproject.toml:$$name pyproject.toml -o requirements-$$name.lock || exit 1; \
+	    --group pyproject.toml:$$name pyproject.toml -o tests/production/$$name.lock || exit 1; \
 	done
 
 clean: ## Remove what was built, the environment included

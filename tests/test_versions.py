@@ -36,6 +36,8 @@ def test_the_matrix_has_the_versions_of_the_lock() -> None:
 
 def test_the_locks_name_no_host() -> None:
     assert LOCK
-    locks = [path.read_text("utf-8") for path in ROOT.glob("requirements*.lock")]
+    locks = [
+        path.read_text("utf-8") for folder in (ROOT, ROOT / "tests" / "production") for path in folder.glob("*.lock")
+    ]
     assert len(locks) == 4
     assert re.findall(r"://|--(?:index|extra-index|find-links)\S*", "".join(locks)) == []

@@ -14,11 +14,11 @@ INSTALL_TIMEOUT_S = 900
 
 
 def installed_python(name: str) -> str:
-    """Return the Python of build/<name>, where `requirements-<name>.lock` and this package are installed.
+    """Return the Python of build/<name>, where `tests/production/<name>.lock` and this package are installed.
 
     The first call installs them. If that cannot be done, the test is skipped and says why.
     """
-    lock, folder = ROOT / f"requirements-{name}.lock", ROOT / "build" / name
+    lock, folder = ROOT / "tests" / "production" / f"{name}.lock", ROOT / "build" / name
     python, stamp = folder / "bin" / "python", folder / "installed.lock"
     if stamp.is_file() and stamp.read_text() == lock.read_text():
         return str(python)
