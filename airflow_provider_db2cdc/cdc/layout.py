@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
-URL_LOGIN = re.compile(r"://[^/@\s,]*:(?!\d+([/?,]|$))[^@\s,]*@")
+URL_LOGIN = re.compile(r"://[^/@\s,]*:(?!\d+(/|$))[^@\s,]*@")
 """Matches a user and a password in a URL, which may be one of several. A port is no password."""
 
 AMBIGUOUS_UNDERSCORE = re.compile(r"^_|__|_X[0-9A-F]+(_|$)|_$")

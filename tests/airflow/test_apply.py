@@ -15,6 +15,7 @@ from support.airflow_fixtures import Connect
 from support.fake_spark import FakeSpark
 from support.job_samples import job_spec
 
+from airflow_provider_db2cdc.cdc.document import COMPRESSED
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
@@ -25,7 +26,7 @@ PASSWORD = "s3cret-'}"
 def task(connect: Connect, fake_spark: FakeSpark, spec: JobSpec | None = None, **arguments: Any) -> Db2CdcApplyOperator:
     connect(password=PASSWORD)
     usual = {"spark_conn_id": "spark_test", "spark_binary": str(fake_spark.binary), "jars": ""}
-    text = (spec or job_spec("ORDERS", "ITEMS")).to_json()
+    text = (spec or job_spec("ORDERS", "ITEMS")).to_xcom()
     return Db2CdcApplyOperator(task_id="apply", spec=text, db2_conn_id="db2_test", **{**usual, **arguments})
 
 
@@ -59,6 +60,18 @@ def test_job_gets_the_spec_and_its_result_comes_back(apply: Apply, fake_spark: F
         ("SALES.ITEMS", "applied"),
     ]
     assert fake_spark.call()["spec"] == json.loads(spec.to_json())
+
+
+def test_plan_and_result_of_many_tables_are_compressed_between_the_tasks(
+    connect: Connect, fake_spark: FakeSpark
+) -> None:
+    spec = job_spec(*(f"ORDERS_{number}" for number in range(300)))
+    job = task(connect, fake_spark, spec)
+    result = job.execute({})
+    assert str(job.spec).startswith(COMPRESSED)
+    assert result.startswith(COMPRESSED)
+    assert fake_spark.call()["spec"] == json.loads(spec.to_json())
+    assert [line.table for line in JobResult.from_json(result).tables] == [line.table for line in spec.tables]
 
 
 def test_login_reaches_the_job_in_its_environment_and_nowhere_else(
