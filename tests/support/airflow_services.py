@@ -65,7 +65,7 @@ class AirflowServices:
         self._children[name].process.wait()
 
     def kill_first(self, name: str) -> None:
-        """Kill only the process that was started. Processes that it started go on, without a parent."""
+        """Kill only the process that was started. Processes that it started continue without a parent."""
         self._children[name].process.kill()
         self._children[name].process.wait()
 

@@ -41,7 +41,7 @@ class MemoryRegister:
 
 @dataclass
 class MemoryDriver:
-    """A driver that keeps what it was told."""
+    """A driver that records what is asked of it."""
 
     ended: list[str] = field(default_factory=list)
     deadlines: list[float | None] = field(default_factory=list)

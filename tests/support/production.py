@@ -129,7 +129,7 @@ class Production:
 
     @contextmanager
     def paused_capture(self) -> Iterator[None]:
-        """Hold capture back from before the next tick, so that a plan that waits for it goes on waiting."""
+        """Hold capture back from before the next tick, so that a plan keeps waiting for it."""
         every_s = 60 * self.size.every_minutes
         time.sleep(max(0.0, every_s - time.time() % every_s - BEFORE_TICK_S))
         with closing(self.sandbox.connect()) as connection:

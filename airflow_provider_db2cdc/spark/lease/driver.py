@@ -17,7 +17,7 @@ HALT_TIMEOUT_S = 5.0
 class SparkDriver:
     """A driver that can be ended, and whose JVM ends itself by a timer of its own.
 
-    The JVM goes on with a statement while its Python process is stopped, and for a while after that one was killed.
+    The JVM continues a statement while its Python process is stopped, and for a while after that process was killed.
     """
 
     def __init__(self, spark: SparkSession) -> None:
