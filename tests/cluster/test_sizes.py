@@ -24,7 +24,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 @pytest.mark.parametrize(
     ("shape", "rows", "changes", "ticks", "properties"),
     [
-        (NARROW, 5000, 4000, 6, {"incremental.snapshot.chunk.size": 500, "max.rows.per.batch": 1000}),
+        # Three commits of 1,000 or 2,000 changes: a commit is never cut, so each is a tick.
+        (NARROW, 5000, 4000, 3, {"incremental.snapshot.chunk.size": 500, "max.rows.per.batch": 1000}),
         (many_columns(1000), 40, 20, 1, {}),
         (long_rows(), 12, 8, 1, {}),
     ],
