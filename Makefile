@@ -100,7 +100,7 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 	  --group pyproject.toml:dev --all-extras pyproject.toml -o requirements.lock
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group pyproject.toml:store -o requirements-store.lock
-	for name in airflow-3.1 airflow-3.2; do \
+	for name in airflow-3.1 airflow-3.2 celery; do \
 	  $(UV) pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --group pyproject.toml:$$name pyproject.toml -o tests/production/$$name.lock || exit 1; \
 	done

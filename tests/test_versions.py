@@ -39,5 +39,5 @@ def test_the_locks_name_no_host() -> None:
     locks = [
         path.read_text("utf-8") for folder in (ROOT, ROOT / "tests" / "production") for path in folder.glob("*.lock")
     ]
-    assert len(locks) == 4
+    assert len(locks) == 5
     assert re.findall(r"://|--(?:index|extra-index|find-links)\S*", "".join(locks)) == []
