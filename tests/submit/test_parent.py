@@ -29,7 +29,10 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from airflow_provider_db2cdc.spark.parent import end_with_parent
 end_with_parent(Path(sys.argv[1]).parent)
-Path({pid!r}).write_text(f"{{os.getpid()}} {{os.getppid()}}")
+# A job that ends while it writes must not leave a file without its ids.
+part = Path({pid!r} + ".part")
+part.write_text(f"{{os.getpid()}} {{os.getppid()}}")
+part.replace({pid!r})
 time.sleep({sleep})
 """
 PARENT = """
