@@ -564,3 +564,9 @@ class TestSnapshotter:
         problem = rf"snapshot\.mode\.custom\.name: '{path}' {reason}.*Name a class as module:Class"
         with pytest.raises(ConfigurationError, match=problem):
             _ = self.custom(path).snapshotter
+
+
+def test_ticks_of_intervals_are_not_repeated() -> None:
+    with pytest.raises(ConfigurationError, match=r"tick\.repeat\.s is given, and end\.at is interval\. Remove one"):
+        PipelineConfig.from_properties({"pipeline": "p", "target": "/t", "end.at": "interval", "tick.repeat.s": 60})
+    assert PipelineConfig.from_properties({"pipeline": "p", "target": "/t", "tick.repeat.s": 60}).repeat_s == 60

@@ -17,6 +17,9 @@ USER_ENV = "DB2CDC_USER"
 PASSWORD_ENV = "DB2CDC_PASSWORD"
 ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
 PARENT_PIPE = "parent.pipe"
+SPEC_NAME = "spec-{}.json"
+"""The file of a job's spec with this number. The first is 1. An empty file ends a job that waits for its next spec."""
+
 COMPRESSED, PLAIN_CHARACTERS = "zlib:", 65_536
 """The prefix of a compressed document, and the greatest length of one that is kept as it is."""
 

@@ -291,3 +291,8 @@ class JobResult(Document):
     def is_failed(self) -> bool:
         """Whether a table failed."""
         return bool(self.failed)
+
+    @property
+    def is_to_report(self) -> bool:
+        """Whether it has more to report than offsets: a failed table, the outcome of a signal, or a notification."""
+        return bool(self.failed or self.signals or self.notifications)

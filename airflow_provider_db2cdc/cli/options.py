@@ -57,7 +57,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Events": ("tombstones", "key"),
     "Snapshots": ("snapshot", "incremental", "high"),
     "Signals and notifications": ("signal", "notification"),
-    "Throughput": ("max", "rows", "query", "parallel", "capture", "end"),
+    "Throughput": ("max", "rows", "query", "parallel", "capture", "end", "tick"),
     "Offsets": ("offsets",),
     "Maintenance": ("change",),
     "Db2, for the command line": ("database", "driver"),

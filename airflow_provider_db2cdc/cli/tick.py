@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from airflow_provider_db2cdc.cdc.capture.interval import PROPERTY as END_AT
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
@@ -40,24 +41,38 @@ from airflow_provider_db2cdc.offsets.commit import (
     record_reported,
     record_signals_in_flight,
 )
+from airflow_provider_db2cdc.offsets.repetition import Repetition
 from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun, plan_or_reason
 from airflow_provider_db2cdc.submit.child import OnLine
+from airflow_provider_db2cdc.submit.handover import Following
 from airflow_provider_db2cdc.submit.runner import run_job
 
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 
 def run(config: Path, as_json: bool, progress: bool, interval_end: str | None) -> None:
-    """Run one tick. `call` takes what a command returns for its exit code."""
-    carry(config, as_json, progress, interval_end=interval_end)
+    """Run one tick, or as many as `tick.repeat.s` asks for. `call` takes what a command returns for its exit code."""
+    carry(config, Output(as_json, progress), interval_end=interval_end, repeats=interval_end is None)
+
+
+class Output(NamedTuple):
+    """What a command shows: results as JSON or as tables, and all of Spark's output or its progress only."""
+
+    as_json: bool
+    progress: bool
 
 
 def carry(
-    config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] = (), interval_end: str | None = None
+    config: Path,
+    output: Output,
+    signals: Sequence[Signal] = (),
+    interval_end: str | None = None,
+    repeats: bool = False,
 ) -> JobResult | None:
     """Run one tick with the signals of a command, and show its result. Return None if there is nothing to do.
 
-    With `interval_end` its changes end at that time.
+    With `interval_end` its changes end at that time. If it `repeats`, further ticks follow for `tick.repeat.s`. The
+    result of the last one is returned.
 
     :raises ConfigurationError: when `interval_end` is not a time with a zone.
     :raises CaptureBehindError: when capture has not passed `interval_end`.
@@ -74,11 +89,40 @@ def carry(
         note(f"{END_AT} is interval, and there is no --interval-end: only snapshots are carried")
     planned = _plan(pipeline, signals, interval)
     if isinstance(planned, IdleTick):
-        _show_idle(as_json, planned.reason)
+        _show_idle(output.as_json, planned.reason)
         return None
-    result = _apply(pipeline, planned, progress)
-    commit(pipeline, result, as_json, started)
+    if not (repeats and pipeline.repeat_s):
+        result = _apply(pipeline, planned, output)
+        commit(pipeline, result, output.as_json, started)
+        return result
+    ticks = _Ticks(pipeline, output.as_json, started)
+    repetition = Repetition(ticks.plan, ticks.commit, started + pipeline.repeat_s)
+    result = _apply(pipeline, planned, output, repetition.following)
+    if result != ticks.committed:
+        ticks.commit(result)
     return result
+
+
+class _Ticks:
+    """The ticks of one command. `committed` is the result that was committed last."""
+
+    def __init__(self, pipeline: PipelineConfig, as_json: bool, started: float) -> None:
+        self._pipeline = pipeline
+        self._as_json = as_json
+        self._started = started
+        self.committed: JobResult | None = None
+
+    def plan(self) -> JobSpec | None:
+        """Plan the next tick, or return None if there is nothing to do."""
+        self._started = time.monotonic()
+        planned = _plan(self._pipeline, (), None)
+        return planned if isinstance(planned, JobSpec) else None
+
+    def commit(self, result: JobResult) -> bool:
+        """Commit a result and show it. See `commit` for the errors."""
+        commit(self._pipeline, result, self._as_json, self._started)
+        self.committed = result
+        return True
 
 
 def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: float) -> None:
@@ -134,10 +178,12 @@ def _plan(config: PipelineConfig, given: Sequence[Signal], interval: DataInterva
     return planned
 
 
-def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
+def _apply(
+    config: PipelineConfig, spec: JobSpec, output: Output, following: Following[JobResult] | None = None
+) -> JobResult:
     rows = sum(table.rows for table in spec.tables)
-    with spark_output(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
-        return run_job(spec, config.spark, login(config), on_line)
+    with spark_output(f"{len(spec.tables)} tables, {rows} change rows", output.progress) as on_line:
+        return run_job(spec, config.spark, login(config), on_line, following)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from airflow_provider_db2cdc.cdc.capture.interval import EndAt
+from airflow_provider_db2cdc.cdc.capture.interval import EndAt, check_repetition
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as OVERRIDES
@@ -38,15 +38,7 @@ from airflow_provider_db2cdc.config.property_check import (
     property_error,
 )
 from airflow_provider_db2cdc.config.validation_message import explain
-from airflow_provider_db2cdc.config.values import (
-    WORD,
-    Count,
-    CountOrZero,
-    Password,
-    PlainText,
-    Seconds,
-    SecondsOrZero,
-)
+from airflow_provider_db2cdc.config.values import WORD, Count, CountOrZero, Password, PlainText, Seconds, SecondsOrZero
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 SnapshotMode = Annotated[
@@ -128,6 +120,7 @@ class PipelineConfig(_Frozen):
     query_fetch_rows: CountOrZero = 10_000
     max_rows_per_batch: Count = 1_000_000
     end_at: Annotated[EndAt, WORD] = "fence"
+    repeat_s: SecondsOrZero = 0.0
     time_zone: TimeZone = ""
     capture_stale_after_s: Seconds = 900.0
     offsets_max_age_s: Seconds = 86_400.0
@@ -169,9 +162,10 @@ class PipelineConfig(_Frozen):
         return data
 
     @model_validator(mode="after")
-    def _check_overrides(self) -> Self:
+    def _check_together(self) -> Self:
         with property_error():
             check_overrides(self.snapshot_overridden, self.snapshot_overrides)
+            check_repetition(self.repeat_s, self.end_at)
         return self
 
     @property

@@ -202,6 +202,7 @@ USED = (
         "With `interval`, a run without a data interval only carries snapshots.",
         "fence",
     ),
+    used("tick.repeat.s", "repeat_s", "Seconds in which a run does tick after tick in one Spark application.", "0"),
     used(
         "database.time.zone",
         "time_zone",

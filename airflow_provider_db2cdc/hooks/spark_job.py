@@ -24,7 +24,8 @@ class SparkJobHook(SparkSubmitHook):
 
     `environment` is set only for the process. The base class would write it into the command line on YARN and
     Kubernetes. `result` is the text after the result's mark, or None before it has come. `tail` holds the last other
-    lines. `on_snapshot` is called with each line on how far a snapshot is.
+    lines. `on_snapshot` is called with each line on how far a snapshot is. `on_result` is called with each result, and
+    returns whether another one is to come.
     """
 
     environment: dict[str, str]
@@ -32,6 +33,7 @@ class SparkJobHook(SparkSubmitHook):
     tail: deque[str]
     error_name: str
     on_snapshot: Callable[[str], None] | None
+    on_result: Callable[[str], bool] | None
 
     @classmethod
     def adopt(cls, hook: SparkSubmitHook) -> SparkJobHook:
@@ -43,6 +45,7 @@ class SparkJobHook(SparkSubmitHook):
         adopted.tail = deque(maxlen=TAIL_LINES)
         adopted.error_name = ""
         adopted.on_snapshot = None
+        adopted.on_result = None
         # In client mode the exit code is that of spark-submit. On Kubernetes the base class expects it in a log line.
         adopted._spark_exit_code = 0
         return adopted
@@ -73,7 +76,7 @@ class SparkJobHook(SparkSubmitHook):
         for line in lines:
             text = line.rstrip("\n")
             if text.startswith(RESULT_MARK):
-                self.result = text.removeprefix(RESULT_MARK)
+                self._take(text.removeprefix(RESULT_MARK))
             elif text.strip() and not NOISE.match(text):
                 if error := JOB_ERROR.match(text):
                     self.error_name = error[1]
@@ -81,3 +84,7 @@ class SparkJobHook(SparkSubmitHook):
                     self.on_snapshot(text.removeprefix(PROGRESS_MARK))
                 self.tail.append(text)
                 yield text
+
+    def _take(self, result: str) -> None:
+        has_next = self.on_result is not None and self.on_result(result)
+        self.result = None if has_next else result

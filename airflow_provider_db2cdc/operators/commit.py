@@ -103,8 +103,7 @@ class Db2CdcCommitOperator(BaseOperator):
         offsets = VariableOffsetStore(result.pipeline)
         for signal in offsets.summary().new_failures(result):
             self.log.error("signal %s of channel %s %s: %s", signal.id, signal.channel, signal.status, signal.reason)
-        pipeline = result.pipeline
-        announcements = Announcements(partial(newest_announcement, pipeline), partial(recent_announcements, pipeline))
+        announcements = airflow_announcements(result.pipeline)
         _, unkept = commit_tick(result, offsets, announcements)
         if unkept is not None:
             self.log.error("%s", unkept)
@@ -161,3 +160,8 @@ def event_extra(announcement: Announcement, interval: DataInterval | None) -> di
     """
     named = {} if interval is None else {"interval_start": interval.start or None, "interval_end": interval.end}
     return {**named, **announcement.extra}
+
+
+def airflow_announcements(pipeline: str) -> Announcements:
+    """Return the asset events of one commit, which asks Airflow for the newest ones."""
+    return Announcements(partial(newest_announcement, pipeline), partial(recent_announcements, pipeline))

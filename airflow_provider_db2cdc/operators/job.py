@@ -25,6 +25,7 @@ from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
 from airflow_provider_db2cdc.submit.command import application_args, classpath_of, items_of, refuse_secrets, spark_conf
 from airflow_provider_db2cdc.submit.folder import job_folder, new_error_log
+from airflow_provider_db2cdc.submit.handover import Following, Handover
 from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
 from airflow_provider_db2cdc.submit.jars import spark_classpath
 from airflow_provider_db2cdc.submit.output import cause_of
@@ -85,6 +86,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         self.jars_folder = jars_folder
         self._job_environment: dict[str, str] = {}
         self._on_snapshot: Callable[[str], None] | None = None
+        self._on_result: Callable[[str], bool] | None = None
 
     @abstractmethod
     def read_spec(self) -> JobDocument[R]:
@@ -92,6 +94,10 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
 
         :raises ConfigurationError: when there is none, or it is of another version.
         """
+
+    def following(self, spec: JobDocument[R]) -> Following[R] | None:
+        """Return what gives the same job its further specs, or None if it has only this one."""
+        return None
 
     def execute(self, context: Context) -> str:  # type: ignore[override]
         """Run the job and return its result as JSON.
@@ -108,10 +114,13 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
             spec = self.read_spec()
             connection = self._spark_connection()
             login = {**self.login(), **(store_login(self.store_conn_id) if self.store_conn_id else {})}
+            following = self.following(spec)
             self._fill_in(connection, spec)
         log = new_error_log(spec.pipeline)
         with job_folder(spec.to_json()) as path:
-            self.application_args = application_args(path)
+            self.application_args = application_args(path, following is not None)
+            if following is not None:
+                self._on_result = Handover(path, lambda text: following(spec.read_result(text))).answer
             self._job_environment = {**login, ERROR_LOG_ENV: str(log)}
             self._on_snapshot = partial(self._keep_progress, context)
             return spec.read_result(self._submit(context))
@@ -177,6 +186,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
             environment = spark_environment(hook.spark_binary or "", hook.master, given)
         hook.environment = {**environment, **self._job_environment}
         hook.on_snapshot = self._on_snapshot
+        hook.on_result = self._on_result
         return hook
 
     def _hook_of_spark(self) -> SparkSubmitHook:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator, Context
@@ -24,6 +24,9 @@ from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.interval.schedule import interval_of
 from airflow_provider_db2cdc.operators.interval.wait import check_event, passing_trigger
 from airflow_provider_db2cdc.operators.repair.plan import plan_backfill
+
+if TYPE_CHECKING:
+    from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun
 
 BACKFILL = "backfill"
 CONF_KEY = "signals"
@@ -124,7 +127,7 @@ class Db2CdcPlanOperator(BaseOperator):
 
     def _plan(self, config: PipelineConfig, run: Any, interval: DataInterval | None) -> JobSpec:
         # Only a worker needs ibm_db. It is not available on every platform that parses DAGs.
-        from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun, plan_or_reason
+        from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun
 
         run_id, signals = f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id)
         if signals and AIRFLOW_CHANNEL not in config.signal_channels:
@@ -135,12 +138,25 @@ class Db2CdcPlanOperator(BaseOperator):
         check_notifiers(config)
         offsets, at_ms = VariableOffsetStore(config.pipeline), time.time_ns() // 1_000_000
         pending = [*act_on_offset_signals(signals, offsets), *read_channels(config)]
-        with Db2CdcHook(self.db2_conn_id).source() as source:
-            planned = plan_or_reason(source, config, offsets, TickRun(run_id, at_ms, pending, interval))
+        planned = planned_tick(config, self.db2_conn_id, TickRun(run_id, at_ms, pending, interval))
         if isinstance(planned, IdleTick):
             raise AirflowSkipException(f"idle: {planned.reason}. Spark is not started")
-        record_signals_in_flight(planned, offsets)
         return planned
+
+
+def planned_tick(config: PipelineConfig, db2_conn_id: str, run: TickRun) -> JobSpec | IdleTick:
+    """Plan a tick with the offsets in Airflow's Variables. See `plan_or_reason` for the errors.
+
+    It also stores that the plan carries signals.
+    """
+    from airflow_provider_db2cdc.source.planning.plan import plan_or_reason
+
+    offsets = VariableOffsetStore(config.pipeline)
+    with Db2CdcHook(db2_conn_id).source() as source:
+        planned = plan_or_reason(source, config, offsets, run)
+    if isinstance(planned, JobSpec):
+        record_signals_in_flight(planned, offsets)
+    return planned
 
 
 def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:

@@ -80,7 +80,7 @@ class Db2CdcTaskGroup(TaskGroup):
         with self:
             plan = Db2CdcPlanOperator(task_id="plan", config=given, db2_conn_id=db2_conn_id, **ONE_AT_A_TIME)
             apply = Db2CdcApplyOperator(
-                task_id="apply", spec=plan.output, db2_conn_id=db2_conn_id, **{**ONE_AT_A_TIME, **spark}
+                task_id="apply", spec=plan.output, config=given, db2_conn_id=db2_conn_id, **{**ONE_AT_A_TIME, **spark}
             )
             commit = Db2CdcCommitOperator(
                 task_id="commit",

@@ -150,9 +150,12 @@ def items_of(text: str | None) -> list[str]:
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
-def application_args(spec: str | Path) -> list[str]:
-    """Return the entry script's arguments. `spec` is a path, or a name that came with --files."""
-    return ["--spec", str(spec)]
+def application_args(spec: str | Path, repeat: bool = False) -> list[str]:
+    """Return the entry script's arguments. `spec` is a path, or a name that came with --files.
+
+    With `repeat` the job waits for another spec after each result.
+    """
+    return ["--spec", str(spec), *(["--repeat"] if repeat else [])]
 
 
 def submit_argv(binary: str | Path, submission: Submission) -> list[str]:

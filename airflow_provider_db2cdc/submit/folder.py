@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.document import PARENT_PIPE
+from airflow_provider_db2cdc.cdc.document import PARENT_PIPE, SPEC_NAME
 from airflow_provider_db2cdc.submit.bundle import cache_folder
 
 KEPT_LOGS = 50
@@ -24,7 +24,7 @@ def job_folder(spec: str) -> Iterator[Path]:
     also ends when this process is killed.
     """
     with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
-        path = Path(folder) / "spec.json"
+        path = Path(folder) / SPEC_NAME.format(1)
         path.write_text(spec, encoding="utf-8")
         pipe = path.with_name(PARENT_PIPE)
         os.mkfifo(pipe, 0o600)

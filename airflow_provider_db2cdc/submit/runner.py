@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, RESULT_MARK, USER_ENV, JobDocument
+from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, JobDocument
 from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.errors import SourceError, TickFailedError
 from airflow_provider_db2cdc.submit import LOG4J, application_path
@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.submit.command import (
     submit_argv,
 )
 from airflow_provider_db2cdc.submit.folder import job_folder, keep_output, new_error_log
+from airflow_provider_db2cdc.submit.handover import Following, Handover, ResultReader
 from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
 from airflow_provider_db2cdc.submit.jars import spark_classpath
 from airflow_provider_db2cdc.submit.output import cause_of
@@ -40,8 +41,13 @@ class Login(NamedTuple):
     password: str = ""
 
 
-def run_job(spec: JobDocument[R], spark: SparkConfig, login: Login, on_line: OnLine) -> R:
+def run_job(
+    spec: JobDocument[R], spark: SparkConfig, login: Login, on_line: OnLine, following: Following[R] | None = None
+) -> R:
     """Run `spec` in Spark and return its result. Every other line of its output goes to `on_line`.
+
+    With `following` the same Spark application then runs the spec that it returns for each result. The last result is
+    returned.
 
     A retry is safe, because a job only does what is missing. An interrupt ends Spark before this call returns. The
     death of this process ends Spark too. A job that failed with a result exits with an error. Its result is returned
@@ -51,13 +57,16 @@ def run_job(spec: JobDocument[R], spark: SparkConfig, login: Login, on_line: OnL
     """
     name, log = f"db2cdc {spec.pipeline}", new_error_log(spec.pipeline)
     with job_folder(spec.to_json()) as path:
-        argv = _argv(spark, name, spec.script, application_args(path), spec.is_short)
+        argv = _argv(spark, name, spec.script, application_args(path, following is not None), spec.is_short)
         environment = {**_environment(spark, login), ERROR_LOG_ENV: str(log)}
-        return spec.read_result(run_submission(argv, environment, on_line, log))
+        handover = None if following is None else Handover(path, lambda text: following(spec.read_result(text)))
+        return spec.read_result(run_submission(argv, environment, on_line, log, handover))
 
 
-def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path) -> str:
-    """Run a spark-submit command and return the result from its output.
+def run_submission(
+    argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path, handover: Handover | None = None
+) -> str:
+    """Run a spark-submit command and return the last result from its output.
 
     :raises TickFailedError: when the command ended without a result. `log` then has the end of its output.
     """
@@ -67,7 +76,9 @@ def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine,
         kept.append(line)
         on_line(line)
 
-    code, result = _run(argv, env, keep)
+    results = ResultReader(keep, handover)
+    code = run_child(argv, env, results.read)
+    result = results.newest
     if result is None:
         cause = cause_of(kept, code) or "its output does not say why"
         where = f" The end of Spark's output is in {log}." if keep_output(log, kept) else ""
@@ -85,7 +96,9 @@ def check_connection(jdbc_url: str, spark: SparkConfig, login: Login) -> None:
     """
     kept: deque[str] = deque(maxlen=KEPT_LINES)
     argv = _argv(spark, "db2cdc connect", "connect", ["--url", jdbc_url], short=True)
-    code, result = _run(argv, _environment(spark, login), kept.append, CONNECT_TIMEOUT_S)
+    results = ResultReader(kept.append)
+    code = run_child(argv, _environment(spark, login), results.read, CONNECT_TIMEOUT_S)
+    result = results.newest
     if result is None:
         cause = cause_of(kept) or f"exit code {code}, after at most {CONNECT_TIMEOUT_S:.0f} s"
         raise SourceError(f"Spark cannot try its connection to the source: {cause}", "Correct spark.* or the jars.")
@@ -122,19 +135,3 @@ def _argv(spark: SparkConfig, name: str, job: str, args: Sequence[str], short: b
 
 def _environment(spark: SparkConfig, login: Login) -> dict[str, str]:
     return {**spark_environment(spark.binary, spark.master), USER_ENV: login.user, PASSWORD_ENV: login.password}
-
-
-def _run(
-    argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, timeout_s: float | None = None
-) -> tuple[int, str | None]:
-    """Run a command and return its exit code and the last result in its output."""
-    results: list[str] = []
-
-    def sort(line: str) -> None:
-        if line.startswith(RESULT_MARK):
-            results.append(line.removeprefix(RESULT_MARK))
-        else:
-            on_line(line)
-
-    code = run_child(argv, env, sort, timeout_s)
-    return code, results[-1] if results else None

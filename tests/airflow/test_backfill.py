@@ -316,7 +316,7 @@ def test_the_event_of_a_repair_has_an_empty_range_at_the_end_of_the_last_one() -
 def repair_task(connect: Connect, fake_spark: FakeSpark) -> Db2CdcApplyOperator:
     connect(password="pw")
     text = replace(job_spec("ORDERS", "ITEMS"), repair=RepairOrder(Replay())).to_json()
-    spark = {"spark_conn_id": "spark_test", "spark_binary": str(fake_spark.binary), "jars": ""}
+    spark: dict[str, Any] = {"spark_conn_id": "spark_test", "spark_binary": str(fake_spark.binary), "jars": ""}
     return Db2CdcApplyOperator(task_id="apply", spec=text, db2_conn_id="db2_test", **spark)
 
 

@@ -23,6 +23,7 @@ PROMISES = (
     "transaction ids",
     "order of writes",
     "orchestration",
+    "further ticks of a run",
     "watermarks",
     "heals",
     "repairs",

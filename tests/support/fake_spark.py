@@ -22,6 +22,11 @@ class FakeSpark:
         """Return what it was last called with."""
         return json.loads(self.binary.with_name("call.json").read_text(encoding="utf-8"))
 
+    def specs(self) -> list[Any]:
+        """Return each spec that it was given, also by earlier calls."""
+        lines = self.binary.with_name("specs.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
     @property
     def called(self) -> bool:
         """Whether it was called at all."""

@@ -7,7 +7,8 @@ Next to itself it leaves `call.json` (its arguments and environment, the spec) f
 says what else it does: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a result), FAKE_SLEEP_S
 (how long it takes), FAKE_REFUSE (ids of signals that are refused), FAKE_VERDICT (fields of each table's verdict in a
 verification, by default it is equal), FAKE_FOUND (fields of what a repair finds of each table, by default nothing
-differs).
+differs), FAKE_DEATH_AT (the number of the spec that it dies of), FAKE_UNCHANGED
+(leave a table without changes unchanged). It appends each spec to `specs.jsonl`.
 """
 
 import json
@@ -27,8 +28,16 @@ def outcome(task: dict[str, Any], failing: list[str]) -> dict[str, Any]:
     line["revision"] = task["revision"]
     if table["name"] in failing:
         return {**line, "status": "failed", "error": "the target cannot be written. Grant write access to it."}
-    applied = {"lsn": task["upto"], "batch": 1, "after": task["stored_lsn"], "creates": task["rows"], "reads": 2}
-    return {**line, **applied, "status": "applied", "rows": 2, "commit_ts_ms": 1_700_000_000_000}
+    if "FAKE_UNCHANGED" in os.environ and task["stored_lsn"] and not task["rows"]:
+        return {**line, "status": "unchanged", "lsn": task["upto"], "batch": task["batch"], "log_id": "log"}
+    applied = {
+        "lsn": task["upto"],
+        "batch": task["batch"] + 1,
+        "after": task["stored_lsn"],
+        "creates": task["rows"],
+        "reads": 2,
+    }
+    return {**line, **applied, "status": "applied", "rows": 2, "commit_ts_ms": 1_700_000_000_000, "log_id": "log"}
 
 
 def heard(signal: dict[str, Any], refused: list[str]) -> dict[str, Any]:
@@ -79,6 +88,24 @@ def main() -> int:
     print("03:04:05 WARN TaskSetManager: something to know")
     print("DB2CDC table=S.T began", flush=True)
     print("DB2CDC snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows, about 30 s more", flush=True)
+    number, code = 1, done(path, 1)
+    while "--repeat" in sys.argv and code == 0:
+        number += 1
+        following = path.with_name(f"spec-{number}.json")
+        while not following.exists():
+            time.sleep(0.05)
+        if not following.read_text():
+            break
+        code = done(following, number)
+    return code
+
+
+def done(path: Path, number: int) -> int:
+    spec = json.loads(path.read_text())
+    with Path(__file__).with_name("specs.jsonl").open("a") as specs:
+        specs.write(json.dumps(spec) + "\n")
+    if number == int(os.environ.get("FAKE_DEATH_AT", "0")):
+        sys.exit("no space left")
     if death := os.environ.get("FAKE_DEATH"):
         sys.exit(death)
     if "verification" in spec:
@@ -86,15 +113,15 @@ def main() -> int:
     failing = os.environ.get("FAKE_FAIL", "").split()
     if "retention_s" in spec:
         return maintained(spec, failing)
-    done = repaired if spec.get("repair") else outcome
-    tables = [done(task, failing) for task in spec["tables"]]
+    work = repaired if spec.get("repair") else outcome
+    tables = [work(task, failing) for task in spec["tables"]]
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
     tables += [{**rejected, "status": "failed", "is_rejected": True} for rejected in spec["rejected"]]
     result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
     result |= {"signals": signals, "planned_at_ms": spec["planned_at_ms"], "interval": spec["interval"]}
     if spec.get("repair"):
         result["repair"] = spec["repair"]["repair"]
-    print("DB2CDC_RESULT " + json.dumps(result))
+    print("DB2CDC_RESULT " + json.dumps(result), flush=True)
     return 1 if any(table["status"] == "failed" for table in tables) else 0
 
 

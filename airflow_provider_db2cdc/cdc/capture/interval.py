@@ -8,7 +8,7 @@ from typing import Literal
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 
 EndAt = Literal["fence", "interval"]
 PROPERTY = "end.at"
@@ -70,3 +70,14 @@ class CapturedTime:
 
 def _iso(time: datetime) -> str:
     return time.astimezone(UTC).isoformat()
+
+
+def check_repetition(repeat_s: float, end_at: EndAt) -> None:
+    """Refuse several ticks of one run where a run ends at its data interval.
+
+    :raises ConfigurationError: when both are asked for.
+    """
+    if repeat_s and end_at == "interval":
+        raise ConfigurationError(
+            f"tick.repeat.s is given, and {PROPERTY} is interval", "Remove one of them: an interval has one tick."
+        )

@@ -1,0 +1,175 @@
+"""Several ticks of one apply task. Plans and commits are real, Db2 is the sandbox, Spark is a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
+from support.airflow_fixtures import Inside, RunDag
+from support.captured_shop import Captured
+from support.fake_spark import FakeSpark
+from support.variable_offsets import VariableOffsets
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.offsets import repetition
+from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator, FurtherTicks
+from airflow_provider_db2cdc.operators.plan import read_config
+
+pytestmark = [pytest.mark.airflow, pytest.mark.sandbox]
+
+REPEAT_S = 8
+DAG_FILE = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcTaskGroup
+
+with DAG("{dag_id}"):
+    Db2CdcTaskGroup("tick", db2_conn_id="db2_sandbox", spark_conn_id="spark_test", spark_submit={spark!r}, **{config!r})
+"""
+
+
+def config_of(pipeline: str, captured: Captured, repeat_s: float = REPEAT_S) -> dict[str, Any]:
+    include = rf"{captured.schema}\..*"
+    return {"pipeline": pipeline, "target": "/nowhere", "table.include.list": include, "tick.repeat.s": repeat_s}
+
+
+def spark_of(fake_spark: FakeSpark) -> dict[str, Any]:
+    return {"spark_binary": str(fake_spark.binary), "jars": ""}
+
+
+def offset(inside: Inside, pipeline: str, table: TableId) -> Offset:
+    found = inside(lambda: VariableOffsets(pipeline).get(table))
+    assert found is not None
+    return found
+
+
+def task_of(spec: Any) -> Any:
+    """Return what a spec has to do on ORDERS."""
+    [task] = [task for task in spec["tables"] if task["schema"]["table"]["name"] == "ORDERS"]
+    return task
+
+
+def at_call(number: int, action: Callable[[], object]) -> Callable[[ReachedFailpoint], None]:
+    """Act at the call of a failpoint with this number."""
+    calls: list[ReachedFailpoint] = []
+
+    def act(reached: ReachedFailpoint) -> None:
+        calls.append(reached)
+        if len(calls) == number:
+            action()
+
+    return act
+
+
+def events(dag_id: str) -> list[dict[str, Any]]:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(AssetEvent).filter(AssetEvent.source_dag_id == dag_id).order_by(AssetEvent.id)
+        return [event.extra for event in found if event.asset.uri.endswith("/ORDERS")]
+
+
+def test_a_run_does_one_tick_after_another_and_emits_one_event(
+    captured: Captured, run_dag: RunDag, inside: Inside, fake_spark: FakeSpark
+) -> None:
+    dag_id, orders = "repeated", captured.table("ORDERS")
+    text = DAG_FILE.format(dag_id=dag_id, spark=spark_of(fake_spark), config=config_of(dag_id, captured))
+    with failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(orders))):
+        state, tasks = run_dag(dag_id, text)
+    assert (state, set(tasks.values())) == ("success", {"success"})
+    first, second = fake_spark.specs()
+    assert first["run_id"] == second["run_id"] == fake_spark.call()["spec"]["run_id"]
+    assert [task["stored_lsn"] for task in second["tables"]] == [task["upto"] for task in first["tables"]]
+    kept = offset(inside, dag_id, orders)
+    assert (str(kept.lsn), kept.batch) == (task_of(second)["upto"], 2)
+    rows = sum(task_of(spec)["rows"] + 2 for spec in (first, second))
+    [event] = events(dag_id)
+    assert (event["from_batch"], event["to_batch"], event["rows"]) == (0, 2, rows)
+    assert run_dag(dag_id, text)[1]["tick.plan"] == "skipped"
+
+
+def test_the_event_has_the_changes_of_a_table_that_the_last_tick_left_unchanged(
+    captured: Captured, run_dag: RunDag, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag_id, orders, items = "unchanged", captured.table("ORDERS"), captured.table("ITEMS")
+    text = DAG_FILE.format(dag_id=dag_id, spark=spark_of(fake_spark), config=config_of(dag_id, captured))
+    monkeypatch.setenv("FAKE_UNCHANGED", "1")
+    assert run_dag(dag_id, text.replace(f"'tick.repeat.s': {REPEAT_S}", "'tick.repeat.s': 0"))[0] == "success"
+    captured.insert(orders)
+    with failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(items))):
+        assert run_dag(dag_id, text)[0] == "success"
+    assert [(event["from_batch"], event["to_batch"]) for event in events(dag_id)] == [(0, 1), (1, 2)]
+
+
+def apply(captured: Captured, fake_spark: FakeSpark, pipeline: str, spec: str, **values: Any) -> str:
+    """Run the apply task on a plan. Call it inside a task."""
+    operator = Db2CdcApplyOperator(
+        task_id="apply",
+        spec=spec,
+        config=config_of(pipeline, captured, **values),
+        db2_conn_id="db2_sandbox",
+        spark_conn_id="spark_test",
+        **spark_of(fake_spark),
+    )
+    return operator.execute({})
+
+
+def plan(captured: Captured, pipeline: str) -> str:
+    """Return the plan of a run. Call it inside a task."""
+    spec = FurtherTicks(read_config(config_of(pipeline, captured)), "db2_sandbox", "dag/run").plan()
+    assert spec is not None
+    return spec.to_json()
+
+
+def test_a_retry_continues_after_the_ticks_that_were_committed(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, orders = "retried", captured.table("ORDERS")
+    spec = inside(lambda: plan(captured, pipeline))
+    monkeypatch.setenv("FAKE_DEATH_AT", "2")
+    with (
+        failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(orders))),
+        pytest.raises(AirflowException, match="no space left"),
+    ):
+        inside(lambda: apply(captured, fake_spark, pipeline, spec))
+    monkeypatch.delenv("FAKE_DEATH_AT")
+    result = inside(lambda: apply(captured, fake_spark, pipeline, spec))
+    first, second, third = fake_spark.specs()
+    lost, again = task_of(second), task_of(third)
+    assert (again["stored_lsn"], again["rows"]) == (lost["stored_lsn"], 1), "the retry has planned what was lost"
+    assert first["plan_id"] < second["plan_id"] < third["plan_id"]
+    assert JobResult.from_json(result).planned_at_ms == third["planned_at_ms"]
+    assert str(offset(inside, pipeline, orders).lsn) == again["upto"]
+    with pytest.raises(AirflowSkipException, match="nothing new"):
+        inside(lambda: apply(captured, fake_spark, pipeline, spec))
+
+
+def test_a_retry_of_the_first_tick_runs_the_same_plan(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = "first"
+    spec = inside(lambda: plan(captured, pipeline))
+    monkeypatch.setenv("FAKE_DEATH_AT", "1")
+    with pytest.raises(AirflowException, match="no space left"):
+        inside(lambda: apply(captured, fake_spark, pipeline, spec))
+    monkeypatch.delenv("FAKE_DEATH_AT")
+    inside(lambda: apply(captured, fake_spark, pipeline, spec, repeat_s=repetition.POLL_S))
+    first, second = fake_spark.specs()
+    assert first == second
+
+
+def test_a_failed_table_ends_the_run_for_its_report(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = "failing"
+    spec = inside(lambda: plan(captured, pipeline))
+    monkeypatch.setenv("FAKE_FAIL", "ITEMS")
+    result = inside(lambda: apply(captured, fake_spark, pipeline, spec))
+    assert [table.table.name for table in JobResult.from_json(result).failed] == ["ITEMS"]
+    assert len(fake_spark.specs()) == 1
+    assert inside(lambda: VariableOffsets(pipeline).get(captured.table("ORDERS"))) is None, "commit moves it"
