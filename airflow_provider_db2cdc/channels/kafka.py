@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
@@ -216,8 +217,7 @@ class KafkaChannel:
         if not self._ignored_keys:
             return
         counts = [f"{key} ({count})" for key, count in sorted(self._ignored_keys.items())]
-        more = f" and {len(counts) - MOST_KEYS} more" if len(counts) > MOST_KEYS else ""
-        keys = f"{', '.join(counts[:MOST_KEYS])}{more}"
+        keys = shortened(counts, MOST_KEYS)
         text = "signals: give messages of topic %s the key %r (topic.prefix); passed over are those of the keys %s"
         log.warning(text, self._topic, self._key, keys)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, announce, confirm, count_events
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, check_forward, new_revision, restart_hint
@@ -29,7 +30,7 @@ class OffsetCommitError(OffsetError):
     def __init__(self, problems: Mapping[str, OffsetError]) -> None:
         distinct = dict.fromkeys(error.problem for error in problems.values())
         first = next(iter(problems.values()))
-        super().__init__(f"offsets of {', '.join(problems)} were not kept: {'; '.join(distinct)}", first.remedy)
+        super().__init__(f"offsets of {shortened(problems)} were not kept: {'; '.join(distinct)}", first.remedy)
         self.tables = frozenset(problems)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.selection import pattern as patterns
 from airflow_provider_db2cdc.cdc.selection.regex_guard import is_endless
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -36,7 +37,7 @@ def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
     ordered = sorted(set(tables))
     matching = [table for table in ordered if is_named(pattern, table)]
     if not matching:
-        listed = ", ".join(map(str, ordered[:20])) or "none"
+        listed = shortened(ordered) or "none"
         remedy = patterns.suggest(pattern, map(str, ordered)) or f"Its tables are {listed}."
         raise SignalError(f"'{pattern}' matches no table of this pipeline", remedy)
     return matching

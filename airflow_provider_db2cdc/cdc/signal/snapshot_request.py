@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.selection.select_override import is_select
 from airflow_provider_db2cdc.cdc.selection.table_names import condition_of, match_tables
 from airflow_provider_db2cdc.cdc.signal.request import ExecuteSnapshot
-from airflow_provider_db2cdc.cdc.snapshot.snapshot import LISTED
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
@@ -36,7 +36,7 @@ def requested_tables(
         else:
             check(table_snapshot)
     if not any(table_snapshot.is_open for table_snapshot in table_snapshots):
-        reasons = "; ".join(table_snapshot.reason.rstrip(".") for table_snapshot in table_snapshots[:LISTED])
+        reasons = shortened((table_snapshot.reason.rstrip(".") for table_snapshot in table_snapshots), separator="; ")
         raise SignalError(f"none of its tables can be read: {reasons}", "Send it again when that is repaired.")
     return tuple(table_snapshots)
 
@@ -48,7 +48,7 @@ def _check_conditions(request: ExecuteSnapshot, requested: Sequence[TableId]) ->
         named = [table for table in without_condition if condition.names(table)]
         called = "additional-condition" if condition.pattern == "*" else f"condition for {condition.pattern!r}"
         if not any(map(condition.names, requested)):
-            listed = ", ".join(map(str, requested[:LISTED]))
+            listed = shortened(requested)
             raise SignalError(
                 f"the {called} applies to no table of data-collections",
                 f"They name {listed}. Add the table to them, or remove its condition.",
@@ -61,7 +61,7 @@ def _check_conditions(request: ExecuteSnapshot, requested: Sequence[TableId]) ->
     for select in {condition.filter for condition in request.conditions if is_select(condition.filter)}:
         names = [str(table) for table in requested if condition_of(table, request.conditions) == select]
         if len(names) > 1:
-            raise SignalError(f"one select is given for {', '.join(names[:LISTED])}", "Give each table its own.")
+            raise SignalError(f"one select is given for {shortened(names)}", "Give each table its own.")
 
 
 def _table_snapshot(table: TableId, request: ExecuteSnapshot) -> TableSnapshot:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.selection.table_names import is_named
 from airflow_provider_db2cdc.cdc.signal.request import (
     ChangeOffsets,
@@ -18,7 +19,7 @@ from airflow_provider_db2cdc.cdc.signal.request import (
 )
 from airflow_provider_db2cdc.cdc.signal.signal import MAX_REASON, Signal, SignalOutcome, SignalStatus, SnapshotKind
 from airflow_provider_db2cdc.cdc.signal.snapshot_request import requested_tables
-from airflow_provider_db2cdc.cdc.snapshot.snapshot import LISTED, Snapshot, Status, snapshots_in_turn
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot, Status, snapshots_in_turn
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import MAX_FAILURES, TableSnapshot, with_failure, with_stop
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
@@ -255,8 +256,7 @@ def _waits(queue: SnapshotQueue, snapshot: Snapshot) -> str:
     waiting = [
         f"{table} waits for snapshot {holders[table]!r}" for table in snapshot.open_table_ids if table in holders
     ]
-    more = [f"and {len(waiting) - LISTED} more"] if len(waiting) > LISTED else []
-    return "; ".join(waiting[:LISTED] + more)
+    return shortened(waiting, separator="; ")
 
 
 def _stop(queue: SnapshotQueue, request: StopSnapshot) -> tuple[SnapshotQueue, str]:
@@ -269,7 +269,7 @@ def _stop(queue: SnapshotQueue, request: StopSnapshot) -> tuple[SnapshotQueue, s
     idle = [repr(pattern) for pattern, matching in by_pattern.items() if not matching]
     reason = f"{', '.join(idle)}: no table of an open requested {_called(request.kind)}" if idle else ""
     if not named:
-        raise SignalError(reason, f"Their tables are {', '.join(map(str, sorted(tables)[:LISTED]))}.")
+        raise SignalError(reason, f"Their tables are {shortened(sorted(tables))}.")
     for snapshot in snapshots:
         for table_snapshot in snapshot.tables:
             if table_snapshot.table in named:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, Protocol
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import MAX_FAILURES, ChunkSpan, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -18,7 +19,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 Status = Literal["running", "paused", "completed", "failed", "stopped"]
 
 OPEN: frozenset[Status] = frozenset({"running", "paused"})
-LISTED, REASON_CHARACTERS = 20, 200
+REASON_CHARACTERS = 200
 """In a snapshot's reason: the tables that it lists, and the characters of each one's reason."""
 
 
@@ -102,11 +103,9 @@ def _left_out(table_snapshots: Iterable[TableSnapshot]) -> str:
         key=lambda table_snapshot: table_snapshot.status != "failed",
     )
     listed = [
-        f"{table_snapshot.status}: {table_snapshot.table}{_because(table_snapshot)}"
-        for table_snapshot in lacking[:LISTED]
+        f"{table_snapshot.status}: {table_snapshot.table}{_because(table_snapshot)}" for table_snapshot in lacking
     ]
-    more = [f"and {len(lacking) - LISTED} more"] if len(lacking) > LISTED else []
-    return "; ".join(listed + more)
+    return shortened(listed, separator="; ")
 
 
 def _because(table_snapshot: TableSnapshot) -> str:

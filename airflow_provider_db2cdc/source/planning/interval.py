@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.capture.interval import PROPERTY, CapturedTime, DataInterval
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import RejectedTable
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
@@ -97,7 +98,7 @@ def idle_reason(config: PipelineConfig, end: RunEnd, lsn: Lsn | None, plans: Seq
     if end.interval is None:
         return f"{PROPERTY} is interval, and this run has no data interval: it only carries snapshots, and has none"
     beyond = [f"{plan.table} at {plan.stored_lsn}" for plan in plans if lsn is None or (plan.stored_lsn or lsn) > lsn]
-    listed = ", ".join([*beyond[:NAMED], *([f"{len(beyond) - NAMED} more"] if len(beyond) > NAMED else [])])
+    listed = shortened(beyond, NAMED)
     if lsn is None or len(beyond) == len(plans):
         return (
             f"IBMSNAP_UOW has no commit between the offsets ({listed}) and the end of the data interval, "

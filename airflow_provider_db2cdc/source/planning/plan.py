@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.cdc.capture.gap import not_registered_error
 from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime, DataInterval
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration, reinit_call
 from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
 from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets, RequestStore
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
@@ -209,7 +210,7 @@ def _warn_of_unread(plans: Sequence[TablePlan], asn_schema: str) -> None:
             "begun: the capture agent has shown no change yet of %s. That is well if none was changed since it was "
             "registered. If the agent was not started or reinitialised since then, it captures nothing of them: reinit "
             "it (%s), then have them snapshotted again (`db2cdc offset restart`).",
-            ", ".join(unread),
+            shortened(unread),
             reinit_call(asn_schema),
         )
 

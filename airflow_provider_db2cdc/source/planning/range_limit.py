@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.capture.gap import CommitTrace, is_pruned
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.frontier import CandidateRange, common_frontier
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
@@ -138,7 +139,7 @@ def _warn_of_held(plans: Sequence[TablePlan], ends: Mapping[TableId, Lsn]) -> No
         log.warning(
             "limited: %s reached max.rows.per.batch, so %d other tables stop at %s too. If that is so each time, let "
             "ticks run more often, raise the limit, or give the table a pipeline of its own",
-            ", ".join(map(str, limited)),
+            shortened(limited),
             len(held),
             ends[held[0]],
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceResult, MaintenanceSpec, StepReport, TableReport
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -25,7 +26,6 @@ from airflow_provider_db2cdc.spark.target_location import require_reach
 from airflow_provider_db2cdc.tick.log import describe, log_progress, log_stack
 
 OWN_TABLES = TableId("", "")
-LISTED = 20
 
 
 def run(spec: MaintenanceSpec) -> MaintenanceResult:
@@ -97,9 +97,8 @@ def _chosen(spec: MaintenanceSpec, facts: LedgerFacts) -> list[TableId]:
     unknown = [table for table in spec.tables if table not in facts.tables]
     if unknown:
         known = sorted(facts.tables)
-        more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
         raise ConfigurationError(
-            f"{', '.join(map(str, unknown))}: pipeline {spec.pipeline!r} has written no such table",
-            f"Its tables are {', '.join(map(str, known[:LISTED]))}{more}. Nothing was changed.",
+            f"{shortened(unknown)}: pipeline {spec.pipeline!r} has written no such table",
+            f"Its tables are {shortened(known)}. Nothing was changed.",
         )
     return sorted({*spec.tables} or facts.tables)
