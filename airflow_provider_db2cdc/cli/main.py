@@ -66,7 +66,7 @@ def tick(
     progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
     interval_end: IntervalEnd = None,
 ) -> None:
-    """Write all changes that were captured since the last tick to the target."""
+    """Write all changes that were captured since the last tick to the target. `tick.repeat.s` repeats that."""
     call("cli.tick", config, as_json=as_json, progress=progress, interval_end=interval_end)
 
 

@@ -57,7 +57,7 @@ class Db2CdcApplyOperator(Db2CdcJobOperator[JobResult]):
         """Return the plan. In a retry of a task with several ticks, it is a new one."""
         spec = self._given_spec()
         ticks = self._further_ticks(spec)
-        if ticks is None or not ticks.have_followed(spec):
+        if ticks is None or not ticks.have_committed(spec):
             return spec
         planned = ticks.plan()
         if planned is None:
@@ -141,6 +141,6 @@ class FurtherTicks:
             record_reported(result, offsets, is_notified=True)
         return unkept is None
 
-    def have_followed(self, spec: JobSpec) -> bool:
+    def have_committed(self, spec: JobSpec) -> bool:
         """Whether an earlier try has committed this plan, or a later one."""
         return VariableOffsetStore(self.config.pipeline).summary().planned_at_ms >= spec.planned_at_ms

@@ -59,7 +59,8 @@ def test_a_second_driver_waits_until_the_first_has_ended(new_stored: Callable[..
     pipeline.passed("tick")
     changed(pipeline, table, 1000)
     with pipeline.started("tick") as first, pipeline.started("maintain") as second:
-        assert [first.wait(400), second.wait(400)] == [0, 0], (first.stdout, second.stdout)
+        outputs = [process.communicate(timeout=400)[0] for process in (first, second)]
+        assert [first.returncode, second.returncode] == [0, 0], outputs
     pipeline.assert_equal(table)
     pipeline.passed("verify")
 
