@@ -30,7 +30,8 @@ class OffsetCommitError(OffsetError):
     def __init__(self, problems: Mapping[str, OffsetError]) -> None:
         distinct = dict.fromkeys(error.problem for error in problems.values())
         first = next(iter(problems.values()))
-        super().__init__(f"offsets of {shortened(problems)} were not kept: {'; '.join(distinct)}", first.remedy)
+        reasons = shortened(distinct, separator="; ")
+        super().__init__(f"offsets of {shortened(problems)} were not kept: {reasons}", first.remedy)
         self.tables = frozenset(problems)
 
 

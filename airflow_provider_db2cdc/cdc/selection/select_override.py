@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -88,7 +89,7 @@ def _table(name: str, tables: Collection[TableId]) -> TableId:
         return alike[0]
     raise ConfigurationError(
         f"{PROPERTY}: '{name}' {'may be several tables' if alike else 'is no table'} of this pipeline",
-        f"Name one of {', '.join(map(str, alike or sorted(tables)))}, with double quotes where case matters.",
+        f"Name one of {shortened(alike or sorted(tables))}, with double quotes where case matters.",
     )
 
 

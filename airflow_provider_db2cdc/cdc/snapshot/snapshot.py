@@ -20,7 +20,7 @@ Status = Literal["running", "paused", "completed", "failed", "stopped"]
 
 OPEN: frozenset[Status] = frozenset({"running", "paused"})
 REASON_CHARACTERS = 200
-"""In a snapshot's reason: the tables that it lists, and the characters of each one's reason."""
+"""Characters that a snapshot's reason has of each table's reason."""
 
 
 class QueuedSnapshot(Protocol):

@@ -19,9 +19,6 @@ from airflow_provider_db2cdc.sql.units_of_work import last_commits
 
 log = logging.getLogger(__name__)
 
-NAMED = 5
-"""The most tables that a message names."""
-
 
 @dataclass(frozen=True)
 class RunEnd:
@@ -98,7 +95,7 @@ def idle_reason(config: PipelineConfig, end: RunEnd, lsn: Lsn | None, plans: Seq
     if end.interval is None:
         return f"{PROPERTY} is interval, and this run has no data interval: it only carries snapshots, and has none"
     beyond = [f"{plan.table} at {plan.stored_lsn}" for plan in plans if lsn is None or (plan.stored_lsn or lsn) > lsn]
-    listed = shortened(beyond, NAMED)
+    listed = shortened(beyond)
     if lsn is None or len(beyond) == len(plans):
         return (
             f"IBMSNAP_UOW has no commit between the offsets ({listed}) and the end of the data interval, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from airflow_provider_db2cdc.cdc.listing import shortened
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -18,6 +19,6 @@ def named_tables(names: Sequence[str], known: Collection[TableId], what: str) ->
     if unknown := [str(table) for table in tables if table not in known]:
         raise ConfigurationError(
             f"{', '.join(unknown)} is not a captured table of this pipeline",
-            f"Its tables are {', '.join(map(str, sorted(known)))}.",
+            f"Its tables are {shortened(sorted(known))}.",
         )
     return tables
