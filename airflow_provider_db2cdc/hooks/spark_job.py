@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK, RESULT_MARK
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
+from airflow_provider_db2cdc.submit.handover import ResultReader
 from airflow_provider_db2cdc.submit.output import JOB_ERROR
 
 NOISE = re.compile(r"^(\d\d/\d\d/\d\d )?\d\d:\d\d:\d\d (INFO|DEBUG|TRACE) ")
@@ -23,17 +24,15 @@ class SparkJobHook(SparkSubmitHook):
     """A SparkSubmitHook that passes the job an environment, and reads the result from its output.
 
     `environment` is set only for the process. The base class would write it into the command line on YARN and
-    Kubernetes. `result` is the text after the result's mark, or None before it has come. `tail` holds the last other
-    lines. `on_snapshot` is called with each line on how far a snapshot is. `on_result` is called with each result, and
-    returns whether another one is to come.
+    Kubernetes. `results` takes the results out of the output. `tail` holds the last other lines. `on_snapshot` is
+    called with each line on how far a snapshot is.
     """
 
     environment: dict[str, str]
-    result: str | None
+    results: ResultReader
     tail: deque[str]
     error_name: str
     on_snapshot: Callable[[str], None] | None
-    on_result: Callable[[str], bool] | None
 
     @classmethod
     def adopt(cls, hook: SparkSubmitHook) -> SparkJobHook:
@@ -41,11 +40,10 @@ class SparkJobHook(SparkSubmitHook):
         adopted = cls.__new__(cls)
         adopted.__dict__.update(hook.__dict__)
         adopted.environment = {}
-        adopted.result = None
+        adopted.results = ResultReader()
         adopted.tail = deque(maxlen=TAIL_LINES)
         adopted.error_name = ""
         adopted.on_snapshot = None
-        adopted.on_result = None
         # In client mode the exit code is that of spark-submit. On Kubernetes the base class expects it in a log line.
         adopted._spark_exit_code = 0
         return adopted
@@ -75,16 +73,10 @@ class SparkJobHook(SparkSubmitHook):
         """Take the result out, drop Spark's own log lines, and pass the rest on to the task's log."""
         for line in lines:
             text = line.rstrip("\n")
-            if text.startswith(RESULT_MARK):
-                self._take(text.removeprefix(RESULT_MARK))
-            elif text.strip() and not NOISE.match(text):
+            if not self.results.take(text) and text.strip() and not NOISE.match(text):
                 if error := JOB_ERROR.match(text):
                     self.error_name = error[1]
                 if self.on_snapshot is not None and text.startswith(SNAPSHOT_MARK):
                     self.on_snapshot(text.removeprefix(PROGRESS_MARK))
                 self.tail.append(text)
                 yield text
-
-    def _take(self, result: str) -> None:
-        has_next = self.on_result is not None and self.on_result(result)
-        self.result = None if has_next else result

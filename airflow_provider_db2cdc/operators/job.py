@@ -25,7 +25,7 @@ from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
 from airflow_provider_db2cdc.submit.command import application_args, classpath_of, items_of, refuse_secrets, spark_conf
 from airflow_provider_db2cdc.submit.folder import job_folder, new_error_log
-from airflow_provider_db2cdc.submit.handover import Following, Handover
+from airflow_provider_db2cdc.submit.handover import Following, Handover, ResultReader
 from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
 from airflow_provider_db2cdc.submit.jars import spark_classpath
 from airflow_provider_db2cdc.submit.output import cause_of
@@ -86,7 +86,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         self.jars_folder = jars_folder
         self._job_environment: dict[str, str] = {}
         self._on_snapshot: Callable[[str], None] | None = None
-        self._on_result: Callable[[str], bool] | None = None
+        self._results = ResultReader()
 
     @abstractmethod
     def read_spec(self) -> JobDocument[R]:
@@ -119,8 +119,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         log = new_error_log(spec.pipeline)
         with job_folder(spec.to_json()) as path:
             self.application_args = application_args(path, following is not None)
-            if following is not None:
-                self._on_result = Handover(path, lambda text: following(spec.read_result(text))).answer
+            self._results = ResultReader(None if following is None else Handover(path, spec, following))
             self._job_environment = {**login, ERROR_LOG_ENV: str(log)}
             self._on_snapshot = partial(self._keep_progress, context)
             return spec.read_result(self._submit(context))
@@ -186,7 +185,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
             environment = spark_environment(hook.spark_binary or "", hook.master, given)
         hook.environment = {**environment, **self._job_environment}
         hook.on_snapshot = self._on_snapshot
-        hook.on_result = self._on_result
+        hook.results = self._results
         return hook
 
     def _hook_of_spark(self) -> SparkSubmitHook:
@@ -211,8 +210,8 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
                 raise
         hook = self._hook
         assert isinstance(hook, SparkJobHook)
-        if hook.result is not None:
-            return hook.result
+        if hook.results.newest is not None:
+            return hook.results.newest
         kind = AirflowFailException if hook.error_name in self.lasting_names else AirflowException
         cause, tail = cause_of(hook.tail, hook.exit_code) or "its output does not say why", "\n".join(hook.tail)
         raise kind(

@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 END_TIMEOUT_S = 10.0
 
-OnLine = Callable[[str], None]
+OnLine = Callable[[str], object]
 
 
 def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, timeout_s: float | None = None) -> int:

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, JobDocument
 from airflow_provider_db2cdc.config.pipeline import SparkConfig
@@ -59,34 +59,34 @@ def run_job(
     with job_folder(spec.to_json()) as path:
         argv = _argv(spark, name, spec.script, application_args(path, following is not None), spec.is_short)
         environment = {**_environment(spark, login), ERROR_LOG_ENV: str(log)}
-        handover = None if following is None else Handover(path, lambda text: following(spec.read_result(text)))
+        handover = None if following is None else Handover(path, spec, following)
         return spec.read_result(run_submission(argv, environment, on_line, log, handover))
 
 
 def run_submission(
-    argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path, handover: Handover | None = None
+    argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path, handover: Handover[Any] | None = None
 ) -> str:
     """Run a spark-submit command and return the last result from its output.
 
     :raises TickFailedError: when the command ended without a result. `log` then has the end of its output.
     """
     kept: deque[str] = deque(maxlen=KEPT_LINES)
+    results = ResultReader(handover)
 
-    def keep(line: str) -> None:
-        kept.append(line)
-        on_line(line)
+    def read(line: str) -> None:
+        if not results.take(line):
+            kept.append(line)
+            on_line(line)
 
-    results = ResultReader(keep, handover)
-    code = run_child(argv, env, results.read)
-    result = results.newest
-    if result is None:
+    code = run_child(argv, env, read)
+    if results.newest is None:
         cause = cause_of(kept, code) or "its output does not say why"
         where = f" The end of Spark's output is in {log}." if keep_output(log, kept) else ""
         raise TickFailedError(
             f"Spark ended with exit code {code} and without a result: {cause}",
             f"Repair that, then run the command again: it continues from where this one ended.{where}",
         )
-    return result
+    return results.newest
 
 
 def check_connection(jdbc_url: str, spark: SparkConfig, login: Login) -> None:
@@ -96,13 +96,17 @@ def check_connection(jdbc_url: str, spark: SparkConfig, login: Login) -> None:
     """
     kept: deque[str] = deque(maxlen=KEPT_LINES)
     argv = _argv(spark, "db2cdc connect", "connect", ["--url", jdbc_url], short=True)
-    results = ResultReader(kept.append)
-    code = run_child(argv, _environment(spark, login), results.read, CONNECT_TIMEOUT_S)
-    result = results.newest
-    if result is None:
+    results = ResultReader()
+
+    def read(line: str) -> None:
+        if not results.take(line):
+            kept.append(line)
+
+    code = run_child(argv, _environment(spark, login), read, CONNECT_TIMEOUT_S)
+    if results.newest is None:
         cause = cause_of(kept) or f"exit code {code}, after at most {CONNECT_TIMEOUT_S:.0f} s"
         raise SourceError(f"Spark cannot try its connection to the source: {cause}", "Correct spark.* or the jars.")
-    answer = json.loads(result)
+    answer = json.loads(results.newest)
     if answer["problem"]:
         raise SourceError(f"Spark's connection (JDBC): {answer['problem']}", answer["remedy"])
 

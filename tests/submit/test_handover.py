@@ -10,7 +10,7 @@ from dataclasses import replace
 from support.job_samples import job_spec
 
 from airflow_provider_db2cdc.cdc.document import RESULT_MARK
-from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.submit.child import run_child
 from airflow_provider_db2cdc.submit.folder import job_folder
 from airflow_provider_db2cdc.submit.handover import Handover, ResultReader
@@ -37,14 +37,14 @@ def run_all(specs: list[JobSpec], fails: str = "", table_fails: str = "") -> tup
     code_text = JOB.format(fails=fails, table_fails=table_fails)
     done: list[str] = []
 
-    def following(result: str) -> JobSpec | None:
-        done.append(json.loads(result)["run_id"])
+    def following(result: JobResult) -> JobSpec | None:
+        done.append(result.run_id)
         return specs[len(done)] if len(done) < len(specs) else None
 
     with job_folder(specs[0].to_json()) as path:
-        results = ResultReader(lambda line: None, Handover(path, following))
+        results = ResultReader(Handover(path, specs[0], following))
         argv = [sys.executable, "-c", code_text, "--spec", str(path), "--repeat"]
-        code = run_child(argv, {"PYTHONPATH": ":".join(sys.path)}, results.read)
+        code = run_child(argv, {"PYTHONPATH": ":".join(sys.path)}, results.take)
     return code, done, None if results.newest is None else json.loads(results.newest)["run_id"]
 
 
