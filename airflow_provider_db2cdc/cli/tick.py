@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from airflow_provider_db2cdc.cdc.capture.interval import PROPERTY as END_AT
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
@@ -52,27 +51,16 @@ COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 def run(config: Path, as_json: bool, progress: bool, interval_end: str | None) -> None:
     """Run one tick, or as many as `tick.repeat.s` asks for. `call` takes what a command returns for its exit code."""
-    carry(config, Output(as_json, progress), interval_end=interval_end, repeats=interval_end is None)
-
-
-class Output(NamedTuple):
-    """What a command shows: results as JSON or as tables, and all of Spark's output or its progress only."""
-
-    as_json: bool
-    progress: bool
+    carry(config, as_json, progress, interval_end=interval_end)
 
 
 def carry(
-    config: Path,
-    output: Output,
-    signals: Sequence[Signal] = (),
-    interval_end: str | None = None,
-    repeats: bool = False,
+    config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] = (), interval_end: str | None = None
 ) -> JobResult | None:
     """Run one tick with the signals of a command, and show its result. Return None if there is nothing to do.
 
-    With `interval_end` its changes end at that time. If it `repeats`, further ticks follow for `tick.repeat.s`. The
-    result of the last one is returned.
+    With `interval_end` its changes end at that time. Without that and without signals, further ticks follow for
+    `tick.repeat.s`. The result of the last one is returned.
 
     :raises ConfigurationError: when `interval_end` is not a time with a zone.
     :raises CaptureBehindError: when capture has not passed `interval_end`.
@@ -89,15 +77,12 @@ def carry(
         note(f"{END_AT} is interval, and there is no --interval-end: only snapshots are carried")
     planned = _plan(pipeline, signals, interval)
     if isinstance(planned, IdleTick):
-        _show_idle(output.as_json, planned.reason)
+        _show_idle(as_json, planned.reason)
         return None
-    if not (repeats and pipeline.repeat_s):
-        result = _apply(pipeline, planned, output)
-        commit(pipeline, result, output.as_json, started)
-        return result
-    ticks = _Ticks(pipeline, output.as_json, started)
-    repetition = Repetition(ticks.plan, ticks.commit, started + pipeline.repeat_s)
-    result = _apply(pipeline, planned, output, repetition.following)
+    ticks, following = _Ticks(pipeline, as_json, started), None
+    if pipeline.repeat_s and interval is None and not signals:
+        following = Repetition(ticks.plan, ticks.commit, started + pipeline.repeat_s).following
+    result = _apply(pipeline, planned, progress, following)
     if result != ticks.committed:
         ticks.commit(result)
     return result
@@ -179,10 +164,10 @@ def _plan(config: PipelineConfig, given: Sequence[Signal], interval: DataInterva
 
 
 def _apply(
-    config: PipelineConfig, spec: JobSpec, output: Output, following: Following[JobResult] | None = None
+    config: PipelineConfig, spec: JobSpec, progress: bool, following: Following[JobResult] | None = None
 ) -> JobResult:
     rows = sum(table.rows for table in spec.tables)
-    with spark_output(f"{len(spec.tables)} tables, {rows} change rows", output.progress) as on_line:
+    with spark_output(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
         return run_job(spec, config.spark, login(config), on_line, following)
 
 

@@ -269,6 +269,12 @@ def test_a_tick_without_changes_is_idle_and_starts_no_spark(db2cdc: Command, con
     assert "poll.interval.ms" in done.stderr
 
 
+def test_repeated_ticks_end_with_their_time_and_each_result_is_shown_once(db2cdc: Command, config: str) -> None:
+    change_config(Path(config), {"tick.repeat.s": 4})
+    done = db2cdc("tick", "-c", config, "--json")
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "applied"), done.stderr
+
+
 def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(
     db2cdc: Command, tmp_path: Path, sandbox: Sandbox
 ) -> None:

@@ -22,7 +22,7 @@ def run(config: Path, tables: Sequence[str], where: str, as_json: bool, progress
     :raises TickFailedError: when some tables failed.
     """
     signal = heal_signal(tables, where, datetime.now(UTC))
-    result = tick.carry(config, tick.Output(as_json, progress), [signal])
+    result = tick.carry(config, as_json, progress, [signal])
     if result is None:
         return
     raise_for_signals(result, CHANNEL)
