@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.channels.channel import read_channels
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConcurrentRunError, ConfigurationError
-from airflow_provider_db2cdc.offsets.commit import commit_tick, raise_for_failures, record_reported
+from airflow_provider_db2cdc.offsets.commit import commit_tick, raise_for_failures
 from airflow_provider_db2cdc.offsets.repetition import Repetition
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.commit import airflow_announcements
@@ -137,8 +137,6 @@ class FurtherTicks:
                 log.info("%s", describe_table(table, now_ms + result.source_ahead_ms))
         offsets = VariableOffsetStore(result.pipeline)
         _, unkept = commit_tick(result, offsets, airflow_announcements(result.pipeline))
-        if unkept is None:
-            record_reported(result, offsets, is_notified=True)
         return unkept is None
 
     def have_committed(self, spec: JobSpec) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +15,9 @@ from support.captured_shop import Captured
 from support.fake_spark import FakeSpark
 from support.variable_offsets import VariableOffsets
 
-from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.repair.repair import RepairOrder, Replay
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.offsets import repetition
@@ -32,9 +36,9 @@ with DAG("{dag_id}"):
 """
 
 
-def config_of(pipeline: str, captured: Captured, repeat_s: float = REPEAT_S) -> dict[str, Any]:
-    include = rf"{captured.schema}\..*"
-    return {"pipeline": pipeline, "target": "/nowhere", "table.include.list": include, "tick.repeat.s": repeat_s}
+def config_of(pipeline: str, captured: Captured, repeat_s: float = REPEAT_S, **more: Any) -> dict[str, Any]:
+    own = {"pipeline": pipeline, "target": "/nowhere", "table.include.list": rf"{captured.schema}\..*"}
+    return {**own, "tick.repeat.s": repeat_s, **more}
 
 
 def spark_of(fake_spark: FakeSpark) -> dict[str, Any]:
@@ -106,6 +110,15 @@ def test_the_event_has_the_changes_of_a_table_that_the_last_tick_left_unchanged(
     assert [(event["from_batch"], event["to_batch"]) for event in events(dag_id)] == [(0, 1), (1, 2)]
 
 
+@contextmanager
+def dying_at(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Let the job die of its spec with this number. The apply task in the block must fail with the reason."""
+    with monkeypatch.context() as patch:
+        patch.setenv("FAKE_DEATH_AT", str(number))
+        with pytest.raises(AirflowException, match="no space left"):
+            yield
+
+
 def apply(captured: Captured, fake_spark: FakeSpark, pipeline: str, spec: str, **values: Any) -> str:
     """Run the apply task on a plan. Call it inside a task."""
     operator = Db2CdcApplyOperator(
@@ -131,13 +144,9 @@ def test_a_retry_continues_after_the_ticks_that_were_committed(
 ) -> None:
     pipeline, orders = "retried", captured.table("ORDERS")
     spec = inside(lambda: plan(captured, pipeline))
-    monkeypatch.setenv("FAKE_DEATH_AT", "2")
-    with (
-        failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(orders))),
-        pytest.raises(AirflowException, match="no space left"),
-    ):
+    inserting = failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(orders)))
+    with inserting, dying_at(monkeypatch, 2):
         inside(lambda: apply(captured, fake_spark, pipeline, spec))
-    monkeypatch.delenv("FAKE_DEATH_AT")
     result = inside(lambda: apply(captured, fake_spark, pipeline, spec))
     first, second, third = fake_spark.specs()
     lost, again = task_of(second), task_of(third)
@@ -154,10 +163,8 @@ def test_a_retry_of_the_first_tick_runs_the_same_plan(
 ) -> None:
     pipeline = "first"
     spec = inside(lambda: plan(captured, pipeline))
-    monkeypatch.setenv("FAKE_DEATH_AT", "1")
-    with pytest.raises(AirflowException, match="no space left"):
+    with dying_at(monkeypatch, 1):
         inside(lambda: apply(captured, fake_spark, pipeline, spec))
-    monkeypatch.delenv("FAKE_DEATH_AT")
     inside(lambda: apply(captured, fake_spark, pipeline, spec, repeat_s=repetition.POLL_S))
     first, second = fake_spark.specs()
     assert first == second
@@ -173,3 +180,26 @@ def test_a_failed_table_ends_the_run_for_its_report(
     assert [table.table.name for table in JobResult.from_json(result).failed] == ["ITEMS"]
     assert len(fake_spark.specs()) == 1
     assert inside(lambda: VariableOffsets(pipeline).get(captured.table("ORDERS"))) is None, "commit moves it"
+
+
+def test_signals_are_read_before_each_tick_and_their_outcome_ends_the_run(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark, tmp_path: Path
+) -> None:
+    pipeline, path = "signalled_between", tmp_path / "signals"
+    path.touch()
+    channel = {"signal.enabled.channels": "file", "signal.file": str(path)}
+    spec = inside(lambda: plan(captured, pipeline))
+    signal = '{"id": "f", "type": "pause-snapshot"}\n'
+    with failpoint_action("commit_offsets", before=at_call(1, lambda: path.write_text(signal))):
+        result = inside(lambda: apply(captured, fake_spark, pipeline, spec, **channel))
+    assert [[signal["id"] for signal in spec["signals"]] for spec in fake_spark.specs()] == [[], ["f"]]
+    assert [outcome.id for outcome in JobResult.from_json(result).signals] == ["f"]
+    assert inside(lambda: VariableOffsets(pipeline).summary()).outcomes == (), "commit reports it"
+
+
+def test_a_repair_does_one_tick(captured: Captured, inside: Inside, fake_spark: FakeSpark) -> None:
+    pipeline = "repair_once"
+    planned = JobSpec.from_json(inside(lambda: plan(captured, pipeline)))
+    spec = replace(planned, repair=RepairOrder(Replay())).to_json()
+    inside(lambda: apply(captured, fake_spark, pipeline, spec))
+    assert "--repeat" not in fake_spark.call()["argv"]
