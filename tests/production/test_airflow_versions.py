@@ -11,14 +11,7 @@ from support.airflow_ui import PIPELINE, running_ui
 from support.environments import installed_python, version_of
 from support.program import RUN_TIMEOUT_S, started
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.spark,
-    pytest.mark.sandbox,
-    pytest.mark.airflow,
-    pytest.mark.slow,
-    pytest.mark.timeout(3600),
-]
+pytestmark = pytest.mark.timeout(3600)
 
 TABLES = {"SHOP.CUSTOMERS", "SHOP.ORDERS", "SHOP.ORDER_LINES"}
 

@@ -23,11 +23,6 @@ from airflow_provider_db2cdc.demo.stage import StageOptions, open_stage
 from airflow_provider_db2cdc.demo.ui import free_port, service_settings
 
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.spark,
-    pytest.mark.sandbox,
-    pytest.mark.airflow,
-    pytest.mark.slow,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(bool(NO_SERVER), reason=f"Airflow's metadata need PostgreSQL: {NO_SERVER}"),
 ]

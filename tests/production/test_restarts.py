@@ -19,14 +19,7 @@ from support.production import Production, Size, running_production
 from support.production_report import cost_of_runs, differences, holes, missing_offsets, run_states, snapshot_ends
 from support.resident_memory import MemorySampler
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.spark,
-    pytest.mark.sandbox,
-    pytest.mark.airflow,
-    pytest.mark.slow,
-    pytest.mark.timeout(4 * 3600),
-]
+pytestmark = pytest.mark.timeout(4 * 3600)
 
 SHORT_S, LONG_S = 5, 40
 

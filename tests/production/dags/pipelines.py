@@ -1,6 +1,7 @@
 """Three pipelines on one schedule, each with a DAG that asks it for snapshots. The environment has their settings.
 
-`south` ends at its data interval, so that its plan waits in the triggerer. In `west` a sensor waits there.
+`south` ends at its data interval, so that its plan waits in the triggerer. In `west` a sensor waits there, and a run
+does one tick after another.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from airflow.sdk import DAG, Param
 from airflow_provider_db2cdc import Db2CdcChangeSensor, Db2CdcSignalOperator, Db2CdcSnapshotSensor, Db2CdcTaskGroup
 
 SCHEDULE, LAKE, JARS = (os.environ[f"PRODUCTION_{name}"] for name in ("SCHEDULE", "LAKE", "JARS"))
-PIPELINES: dict[str, dict[str, Any]] = {"north": {}, "south": {"end_at": "interval"}, "west": {}}
+REPEAT_S = 100
+PIPELINES: dict[str, dict[str, Any]] = {
+    "north": {},
+    "south": {"end_at": "interval"},
+    "west": {"tick_repeat_s": REPEAT_S},
+}
 START = datetime(2025, 1, 1, tzinfo=UTC)
 TASKS = {"retries": 5, "retry_delay": timedelta(seconds=15), "execution_timeout": timedelta(minutes=30)}
 SPARK = {
