@@ -98,11 +98,10 @@ def test_a_run_does_one_tick_after_another_and_emits_one_event(
 
 
 def test_the_event_has_the_changes_of_a_table_that_the_last_tick_left_unchanged(
-    captured: Captured, run_dag: RunDag, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    captured: Captured, run_dag: RunDag, fake_spark: FakeSpark
 ) -> None:
     dag_id, orders, items = "unchanged", captured.table("ORDERS"), captured.table("ITEMS")
     text = DAG_FILE.format(dag_id=dag_id, spark=spark_of(fake_spark), config=config_of(dag_id, captured))
-    monkeypatch.setenv("FAKE_UNCHANGED", "1")
     assert run_dag(dag_id, text.replace(f"'tick.repeat.s': {REPEAT_S}", "'tick.repeat.s': 0"))[0] == "success"
     captured.insert(orders)
     with failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(items))):

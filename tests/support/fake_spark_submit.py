@@ -7,8 +7,7 @@ Next to itself it leaves `call.json` (its arguments and environment, the spec) f
 says what else it does: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a result), FAKE_SLEEP_S
 (how long it takes), FAKE_REFUSE (ids of signals that are refused), FAKE_VERDICT (fields of each table's verdict in a
 verification, by default it is equal), FAKE_FOUND (fields of what a repair finds of each table, by default nothing
-differs), FAKE_DEATH_AT (the number of the spec that it dies of), FAKE_UNCHANGED
-(leave a table without changes unchanged). It appends each spec to `specs.jsonl`.
+differs), FAKE_DEATH_AT (the number of the spec that it dies of). It appends each spec to `specs.jsonl`.
 """
 
 import json
@@ -28,7 +27,7 @@ def outcome(task: dict[str, Any], failing: list[str]) -> dict[str, Any]:
     line["revision"] = task["revision"]
     if table["name"] in failing:
         return {**line, "status": "failed", "error": "the target cannot be written. Grant write access to it."}
-    if "FAKE_UNCHANGED" in os.environ and task["stored_lsn"] and not task["rows"]:
+    if task["stored_lsn"] and not task["rows"]:
         return {**line, "status": "unchanged", "lsn": task["upto"], "batch": task["batch"], "log_id": "log"}
     applied = {
         "lsn": task["upto"],
