@@ -68,7 +68,9 @@ class Db2CdcApplyOperator(Db2CdcJobOperator[JobResult]):
         """Return what plans the further ticks, or None without `tick.repeat.s`. A backfill has none."""
         assert isinstance(spec, JobSpec)
         ticks = self._further_ticks(spec)
-        return None if ticks is None else ticks.until(time.monotonic() + ticks.config.repeat_s).following
+        if ticks is None:
+            return None
+        return Repetition(ticks.plan, ticks.commit, time.monotonic() + ticks.config.repeat_s).following
 
     def _further_ticks(self, spec: JobSpec) -> FurtherTicks | None:
         config = None if self.config is None else read_config(self.config)
@@ -113,10 +115,6 @@ class FurtherTicks:
     config: PipelineConfig
     db2_conn_id: str
     run_id: str
-
-    def until(self, end_s: float) -> Repetition:
-        """Return the repetition of ticks until the monotonic clock shows `end_s`."""
-        return Repetition(self.plan, self.commit, end_s)
 
     def plan(self) -> JobSpec | None:
         """Return the next plan, or None if there is nothing to do. It has the signals of all channels but Airflow's."""
