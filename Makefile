@@ -12,7 +12,7 @@ MERMAID := build/mermaid/mermaid.min.js
 
 export PYTHONPATH := $(CURDIR)
 export DB2CDC_JARS ?= $(CURDIR)/$(JARS)
-# Whatever the shell says: else each process that a test starts compiles anew what it imports.
+# Whatever the shell says: else each process that a test starts compiles again what it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -95,7 +95,7 @@ bench: export PYTHONPATH := $(CURDIR):$(CURDIR)/tests
 bench: setup ## Measure against the same work done barely; writes build/bench.json
 	$(PY) -m tests.bench
 
-lock: $(UV) ## Resolve the dependencies anew into requirements.lock
+lock: $(UV) ## Resolve the dependencies again into requirements.lock
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group pyproject.toml:dev --all-extras pyproject.toml -o requirements.lock
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

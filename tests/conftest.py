@@ -110,10 +110,10 @@ def spark(spark_folder: Path) -> Iterator[SparkSession]:
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         "spark.ui.enabled": "false",
-        # Nobody looks at what has run, of which Spark remembers a thousand queries otherwise.
+        # No test looks at queries that have ended. Spark would keep a thousand of them.
         **{f"spark.{name}": "20" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
         "spark.ui.retainedTasks": "200",
-        # Nor reads the plan that each query tells, nor what the checksum of each commit tells of its files.
+        # No test reads the plan in a query's description, or the file list in a commit's checksum.
         "spark.sql.ui.explainMode": "simple",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",

@@ -174,7 +174,7 @@ def test_airflow_is_asked_until_it_has_the_event(pipeline: Pipeline) -> None:
     assert pipeline.asked == 4, "the last event is confirmed"
 
 
-def test_ranges_go_on_though_airflow_has_deleted_its_events(pipeline: Pipeline) -> None:
+def test_ranges_continue_though_airflow_has_deleted_its_events(pipeline: Pipeline) -> None:
     for at, events in enumerate((1, 2, 0)):
         pipeline.batches.append(events)
         pipeline.commit(pipeline.tick(at))

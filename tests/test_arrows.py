@@ -230,7 +230,7 @@ print("LOADED", *sorted(name for name in sys.modules if name.split(".")[0] == {p
 
 
 def modules_of(*parts: str) -> list[str]:
-    """Return the dotted names of the modules of some parts, but for `__main__`, which runs when it is imported."""
+    """Return the dotted names of the modules of some parts, except `__main__`, which runs when it is imported."""
     names = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in sources()

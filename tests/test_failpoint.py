@@ -12,7 +12,7 @@ from typing import Literal, cast, get_args
 
 import pytest
 from support.crash import Killed, dying, killed
-from support.writing import behind, beside
+from support.writing import after_each, once_before
 
 from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint, failpoint_action
 
@@ -140,12 +140,12 @@ def test_a_death_that_never_comes_fails_its_test() -> None:
     assert len(reached) == 1
 
 
-def test_beside_acts_once_and_behind_numbers_each_call() -> None:
+def test_once_before_acts_once_and_after_each_numbers_each_call() -> None:
     seen: list[object] = []
-    with beside("fill_state", lambda: seen.append("beside")), behind("fill_state", seen.append):
+    with once_before("fill_state", lambda: seen.append("once")), after_each("fill_state", seen.append):
         Adder().add(1)
         Adder().add(1)
-    assert seen == ["beside", 1, 2]
+    assert seen == ["once", 1, 2]
 
 
 def declared_in(path: Path) -> Iterator[tuple[str, str]]:

@@ -126,11 +126,12 @@ def test_an_inactive_registration_stays_recorded_until_a_restart(store: FileOffs
     assert store.get(A) == committed(A, 7)
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_registration_found_inactive_by_a_tick_is_recorded_once(store: FileOffsets, anew: bool) -> None:
-    store.put(Offset(A, lsn(4), 6, planned_at_ms=1, capture_interrupted=anew, revision="m"))
+@pytest.mark.parametrize("reinitialized", [False, True])
+def test_a_registration_found_inactive_by_a_tick_is_recorded_once(store: FileOffsets, reinitialized: bool) -> None:
+    store.put(Offset(A, lsn(4), 6, planned_at_ms=1, capture_interrupted=reinitialized, revision="m"))
     result = replace(
-        outcome(line(A, 5, "failed", capture_interrupted=True, reinitialized=anew, revision="m")), planned_at_ms=10
+        outcome(line(A, 5, "failed", capture_interrupted=True, reinitialized=reinitialized, revision="m")),
+        planned_at_ms=10,
     )
     commit(result, store)
     kept = store.get(A)

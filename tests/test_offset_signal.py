@@ -42,7 +42,7 @@ def ended(pipeline: MemoryPipeline) -> list[tuple[str, str]]:
     return [(outcome.id, outcome.status) for outcome in pipeline.offsets.summary().outcomes]
 
 
-def test_patterns_name_the_tables_and_other_signals_go_on(pipeline: MemoryPipeline) -> None:
+def test_patterns_name_the_tables_and_other_signals_are_acted_on(pipeline: MemoryPipeline) -> None:
     other = execute("ask", A)
     signals = [sent("restart-table", {"data-collections": ["s\\..*"]}), other]
     assert act_on_offset_signals(signals, pipeline.offsets) == [other]

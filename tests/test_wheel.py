@@ -61,7 +61,7 @@ def db2cdc(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=60, env=environment)
 
 
-def test_the_wheel_has_the_whole_package_but_for_test_equipment(names: set[str]) -> None:
+def test_the_wheel_has_the_whole_package_without_test_equipment(names: set[str]) -> None:
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / NAME).rglob("*") if path.is_file()}
     code = {name for name in files if "__pycache__" not in name}
     left_out = {name for name in code if name.split("/")[1] in ("sandbox", "demo")}

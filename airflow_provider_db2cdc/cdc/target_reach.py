@@ -17,7 +17,7 @@ def check_reach(location: str, default_fs: str, master: str, is_shared_mount: bo
 
     `location` is the path of the target. Without a scheme it lies in Hadoop's default file system (`default_fs`).
 
-    :raises ConfigurationError: when it is a path on each machine's own disk, and nobody has said that it is a mount
+    :raises ConfigurationError: when it is a path on each machine's own disk, and no setting says that it is a mount
         that all machines share. Each executor would write rows to its own disk, where no other machine finds them.
     """
     if is_one_machine(master) or is_shared_mount or scheme_of(location, default_fs) != LOCAL:

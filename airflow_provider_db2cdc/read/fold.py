@@ -15,8 +15,8 @@ def fold(changes: DataFrame) -> DataFrame:
     """Return the rows that events of `read_changes` leave: the columns of the source table.
 
     All events of a table up to a batch give its current state after that batch. The events of a range give the rows of
-    the keys that still have one. For a table without a key, equal rows come as often as they are there, and the events
-    must begin with the change log: a part of the log does not say how many copies there were before.
+    the keys that still have one. For a table without a key, equal rows come as often as they are there. Its
+    events must begin with the change log: a part of the log does not say how many copies there were before.
     """
     if _has_key(changes):
         return last_events(changes).where("after IS NOT NULL").select("after.*")

@@ -35,7 +35,7 @@ Apply = Callable[..., JobResult]
 
 @pytest.fixture
 def apply(connect: Connect, fake_spark: FakeSpark) -> Apply:
-    """Run the apply task on a spec and return its result; what spark-submit was told is in fake_spark.call()."""
+    """Run the apply task on a spec and return its result. spark-submit's arguments are in fake_spark.call()."""
 
     def run(spec: JobSpec | None = None, **arguments: Any) -> JobResult:
         return JobResult.from_json(task(connect, fake_spark, spec, **arguments).execute({}))
@@ -148,7 +148,7 @@ def test_login_is_not_put_on_the_command_line_of_a_cluster_either(
     assert options(call, "--master") == ["yarn"]
 
 
-def test_job_is_told_where_stacks_are_kept_and_what_to_watch(
+def test_job_gets_a_folder_for_stacks_and_a_process_to_watch(
     apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path / "logs"))
@@ -158,9 +158,7 @@ def test_job_is_told_where_stacks_are_kept_and_what_to_watch(
     assert call["has_pipe"]
 
 
-def test_spec_is_in_a_folder_that_nobody_else_can_read_and_is_gone_afterwards(
-    apply: Apply, fake_spark: FakeSpark
-) -> None:
+def test_spec_is_in_a_private_folder_that_is_removed_afterwards(apply: Apply, fake_spark: FakeSpark) -> None:
     apply()
     call = fake_spark.call()
     assert call["spec_folder_mode"] == 0o700
@@ -179,7 +177,7 @@ def test_log_has_progress_and_warnings_but_neither_noise_nor_the_result(
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_how_far_a_snapshot_is_stands_in_the_xcom_while_the_job_runs(
+def test_progress_of_a_snapshot_is_in_the_xcom_while_the_job_runs(
     connect: Connect, fake_spark: FakeSpark, capfd: pytest.CaptureFixture[str], is_kept: bool
 ) -> None:
     pushed = {}
@@ -196,7 +194,7 @@ def test_how_far_a_snapshot_is_stands_in_the_xcom_while_the_job_runs(
     assert f"DB2CDC {line}" in capfd.readouterr().out
 
 
-def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply: Apply, fake_spark: FakeSpark) -> None:
+def test_job_gets_script_and_bundle_and_the_users_settings_win(apply: Apply, fake_spark: FakeSpark) -> None:
     apply(conf={"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": 4}, py_files="/mine.zip")
     call = fake_spark.call()
     settings = conf(call)
@@ -211,7 +209,7 @@ def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply: App
     assert (Path(script).name, spec) == ("apply.py", "--spec")
 
 
-def test_python_of_the_job_is_this_one_unless_told_otherwise(apply: Apply, fake_spark: FakeSpark) -> None:
+def test_python_of_the_job_is_this_one_by_default(apply: Apply, fake_spark: FakeSpark) -> None:
     apply()
     assert fake_spark.call()["env"]["PYSPARK_PYTHON"] == sys.executable
     apply(env_vars={"PYSPARK_PYTHON": "/other/python"})
@@ -291,7 +289,7 @@ def test_the_jars_are_the_same_once_more(connect: Connect, fake_spark: FakeSpark
         assert named == (f"/a.jar,{paths}" if given else None)
 
 
-def test_failed_table_is_told_and_the_result_still_returned(
+def test_failed_table_is_logged_and_the_result_returned(
     apply: Apply, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAKE_FAIL", "ITEMS")

@@ -50,7 +50,7 @@ AT = datetime(2026, 3, 1, 16, 59, 50, tzinfo=UTC)
     ],
     ids=["source's time", "after it", "zoned", "the same second, zoned", "another zone"],
 )
-def test_time_is_passed_when_capture_stands_behind_it(upto: datetime, expected: bool) -> None:
+def test_time_is_passed_when_capture_is_after_it(upto: datetime, expected: bool) -> None:
     assert passed(STANDS, upto) is expected
 
 
@@ -110,7 +110,7 @@ def test_run_that_was_triggered_with_signals_waits_for_nothing(deferrable: bool)
             waits.execute(in_run(run if waits.upto_time else SimpleNamespace(run_id="r", conf={})))
 
 
-def test_change_that_has_come_lets_the_task_go_on() -> None:
+def test_a_captured_change_ends_the_wait() -> None:
     sensor().resume({}, {"status": "come", "message": "3 changes"})
 
 
@@ -177,7 +177,7 @@ def test_first_look_fails_as_softly_as_the_sensor_is_meant_to(softly: str, ends:
 
 
 @pytest.mark.parametrize(("shows", "channels"), [(True, ["file"]), (False, ["file", "kafka"])])
-def test_a_trigger_is_told_nothing_secret_that_airflow_shows(
+def test_a_trigger_has_no_secret_that_airflow_shows(
     monkeypatch: pytest.MonkeyPatch, shows: bool, channels: list[str]
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.triggers.change.SHOWS_ARGUMENTS", shows)

@@ -165,7 +165,7 @@ def test_a_cleared_commit_emits_what_was_lost_and_nothing_twice(commit: Commit) 
     assert ranges("commit_cleared") == [(0, 1, 2)]
 
 
-def test_lag_is_told_by_the_sources_clock_whatever_its_zone(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lag_is_measured_by_the_sources_clock_in_any_zone(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:
     hour_ms, now_ms = 3_600_000, time.time_ns() // 1_000_000
     east, west = 2 * hour_ms, -5 * hour_ms
     for name, ahead_ms in (("commit_east", east), ("commit_west", west)):
@@ -204,7 +204,7 @@ def test_signals_and_snapshots_become_the_backlog(commit: Commit, inside: Inside
     assert kept == PipelineSummary((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
 
 
-def test_channels_are_told_what_became_of_their_signals(commit: Commit, tmp_path: Path) -> None:
+def test_channels_get_the_outcomes_of_their_signals(commit: Commit, tmp_path: Path) -> None:
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n{"id": "2", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
@@ -231,7 +231,7 @@ def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(
 def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(
     run_dag: RunDag, inside: Inside, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Their offsets have moved, so that no later tick would tell of it; its own changes are told once it moves."""
+    """Their offsets have moved: no later tick would report them. The broken table is reported once its offset moves."""
     inside(lambda: VariableOffsets("commit_broken").damage(TableId("SALES", "BROKEN")))
     changed = [table_result("ORDERS", creates=1), table_result("BROKEN", creates=2)]
     result = job_result(*changed, pipeline="commit_broken").to_json()
@@ -260,7 +260,7 @@ def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit: Commi
     assert "db2cdc://commit_unreadable/SALES/ORDERS" in seen
 
 
-def test_refused_signals_are_told_once_in_the_tasks_log(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:
+def test_refused_signals_are_logged_once_by_the_task(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:
     signals = [SignalOutcome("1", "source", "refused", "no such table"), SignalOutcome("2", "kafka", "accepted")]
     line = "signal 1 of channel source refused: no such table"
     for count in (1, 0):
@@ -282,7 +282,7 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
 
-def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(commit: Commit, inside: Inside) -> None:
+def test_notifications_whose_events_airflow_drops_are_sent_by_the_next_tick(commit: Commit, inside: Inside) -> None:
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "airflow"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
@@ -296,7 +296,7 @@ def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(comm
 
 
 class Unreachable:
-    """A notifier that cannot tell anybody."""
+    """A notifier that cannot send."""
 
     def __init__(self, config: object) -> None:
         pass
@@ -305,7 +305,7 @@ class Unreachable:
         raise OSError("no route to the pager")
 
 
-def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(commit: Commit, inside: Inside) -> None:
+def test_unsent_notifications_are_sent_by_the_next_tick_for_a_day(commit: Commit, inside: Inside) -> None:
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": f"{__name__}:Unreachable"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
@@ -379,7 +379,7 @@ def test_summary_tells_how_far_a_snapshot_is(progress: SnapshotProgress, line: s
     assert describe_snapshot(progress) == line
 
 
-def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules() -> None:
+def test_writers_and_schedules_use_the_same_asset_of_a_table() -> None:
     name = 'A.b#1 "x"'
     asset = table_asset("p", table_result(name).table)
     assert asset == table_asset("p", f"SALES.{name}")

@@ -149,7 +149,7 @@ def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag: SnapshotDag, mo
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
 
 
-def test_form_that_nobody_touched_sends_nothing_that_some_action_does_not_use(snapshot_dag: SnapshotDag) -> None:
+def test_an_unchanged_form_sends_only_what_every_action_uses(snapshot_dag: SnapshotDag) -> None:
     dag = snapshot_dag()
     assert dag.params.dump() == UNTOUCHED
     for action in dag.params.get_param("action").schema["enum"]:

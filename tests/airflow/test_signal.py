@@ -132,7 +132,7 @@ def test_form_becomes_the_data_of_its_action(form: dict[str, Any], asked: object
 
 
 @pytest.mark.parametrize("action", ["execute-snapshot", "stop-snapshot"])
-def test_form_with_blank_lines_alone_asks_for_nothing_but_is_refused(action: str) -> None:
+def test_a_form_of_blank_lines_is_refused(action: str) -> None:
     data = form_data({"params": {**UNTOUCHED, "action": action, "tables": [" ", ""]}})
     with pytest.raises(SignalError, match="not a list of names"):
         parse(Signal("1", action, json.dumps(data), "airflow"))
@@ -150,7 +150,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("lines", "found"), CONDITIONS, ids=str)
-def test_forms_conditions_stand_behind_their_tables(lines: list[str] | None, found: list[tuple[str, str]]) -> None:
+def test_forms_conditions_follow_their_tables(lines: list[str] | None, found: list[tuple[str, str]]) -> None:
     data = form_data({"params": {**UNTOUCHED, "tables": ["S.T"], "conditions": lines}})
     assert [(one["data-collection"], one["filter"]) for one in data.get("additional-conditions", [])] == found
 
@@ -298,7 +298,7 @@ def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(sen
     assert heard == signal["id"]
 
 
-def test_conf_of_ones_own_may_be_the_text_of_one(send: Send) -> None:
+def test_conf_may_be_a_signals_text(send: Send) -> None:
     state, conf, _ = send("signal_type='pause-snapshot', conf='{\"mine\": {{ 1 + 1 }}}'")
     assert state == "success"
     assert (conf["mine"], conf["signals"][0]["type"]) == (2, "pause-snapshot")
@@ -354,7 +354,7 @@ with DAG("signal_cleared", schedule=None):
 """
 
 
-def test_who_clears_the_task_asks_anew_and_each_of_its_tries_asks_once(send: Send, run_dag: RunDag) -> None:
+def test_a_cleared_task_asks_again_and_each_run_of_it_asks_once(send: Send, run_dag: RunDag) -> None:
     from airflow.models.taskinstance import TaskInstance, clear_task_instances
     from airflow.utils.session import create_session
 
@@ -464,7 +464,7 @@ def test_sensor_without_a_signal_does_not_wait(look: Look, signal_id: object) ->
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])
-def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look: Look, state: str) -> None:
+def test_sensor_does_not_wait_for_a_run_that_ended_without_an_outcome(look: Look, state: str) -> None:
     with pytest.raises(
         AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\), and reported nothing on signal"
     ):
@@ -495,7 +495,7 @@ with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
 """
 
 
-def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(
+def test_following_ends_with_a_run_that_fails_before_it_acts(
     run_dag: RunDag, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from airflow.models.dagrun import DagRun
@@ -514,8 +514,8 @@ def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(
     assert "is over (failed), and reported nothing on signal" in capfd.readouterr().out, "not by its timeout"
 
 
-def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> None:
-    """From Airflow 3.2 on, whose API tells it; before, one waits as for any run."""
+def test_a_task_that_follows_a_run_of_a_paused_dag_says_so(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> None:
+    """Airflow's API reports it from 3.2 on. Before that, the task waits as for any run."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from support.inside_task import CALLS

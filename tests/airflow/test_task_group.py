@@ -34,7 +34,7 @@ def test_tasks_follow_one_another_and_one_run_at_a_time_does_each() -> None:
     assert {task.max_active_tis_per_dag for task in tasks.values()} == {1}
 
 
-def test_pipeline_is_named_after_the_group_unless_told_otherwise() -> None:
+def test_pipeline_is_named_after_the_group_by_default() -> None:
     assert group()["sales.plan"].config["pipeline"] == "sales"
     assert group(pipeline="other")["sales.plan"].config["pipeline"] == "other"
     assert group(name="other")["sales.plan"].config == {"name": "other", "target": "/lake/sales"}
@@ -164,7 +164,7 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
     fake_spark: FakeSpark,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Plan and commit are real, Db2 is the sandbox, Spark is a script that says it has applied what it was told."""
+    """Plan and commit are real, Db2 is the sandbox, Spark is a script that reports each table as applied."""
     dag_id = "ticks"
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     text = dag_file(dag_id, captured, fake_spark)

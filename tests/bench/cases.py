@@ -55,7 +55,7 @@ def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
 
 
 def large(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
-    """Run ten times the changes as one batch in a driver of 2 GB; it must pass, and its peak memory is told."""
+    """Run ten times the changes as one batch in a driver of 2 GB. It must pass, and its peak memory is reported."""
     pipeline = stage.pipeline()
     stage.big_table(pipeline, options.rows)
     pipeline.captured()

@@ -54,7 +54,7 @@ def timed(action: Callable[[], Any]) -> float:
 
 
 def note(measured: Measured, number: int, ours: float, limit: float, console: Console) -> None:
-    """Keep a round's times, but for the first one's: it warms both up."""
+    """Keep a round's times, except the first round's: it warms both up."""
     if number:
         measured.ours_s.append(round(ours, 3))
         measured.limit_s.append(round(limit, 3))

@@ -31,7 +31,7 @@ class Pace:
 
 
 @contextmanager
-def behind(port: int, bytes_per_s: float) -> Iterator[int]:
+def slow_network(port: int, bytes_per_s: float) -> Iterator[int]:
     """Yield the port of 127.0.0.1 through which `port` answers as slowly as that; requests are not held up."""
     pace = Pace(bytes_per_s)
     with socket.create_server(("127.0.0.1", 0)) as server:

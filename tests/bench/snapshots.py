@@ -1,4 +1,4 @@
-"""The cases of snapshots: the initial one, the incremental one, and the same behind a network."""
+"""The cases of snapshots: the initial one, the incremental one, and the same through a slow network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
 
 from .counting import counted
 from .measured import Measured, high_water_kb, note, planned, run, timed
-from .network import behind
+from .network import slow_network
 from .stage import Stage
 from .writing import changing
 
@@ -51,10 +51,10 @@ def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Mea
 
 
 def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
-    """Measure an incremental snapshot against the bare read of its chunks, each beside 200 changes a second.
+    """Measure an incremental snapshot against the bare read of its chunks, each during 200 changes a second.
 
-    Of a table of twice the rows; then one round for each of several sizes of chunks, and one of enough groups to tell
-    whether the last ones are slower.
+    The table has twice the rows. Then follow one round for each of several sizes of chunks, and one of many groups: it
+    shows whether the last groups are slower.
     """
     rows, (pipeline, table) = 2 * options.rows, held(stage, 2 * options.rows)
     measured = Measured(goal=0.7, more={"rows": rows})
@@ -124,7 +124,7 @@ def network(stage: Stage, options: argparse.Namespace, console: Console) -> Meas
     """Measure the same, of a source whose answers come through a network of so many megabytes a second."""
     rows, (pipeline, table) = 2 * options.rows, held(stage, 2 * options.rows)
     measured = Measured(goal=0.7, more={"rows": rows, "MB/s": options.mb_per_s})
-    with behind(pipeline.sandbox.port, options.mb_per_s * 1e6) as port:
+    with slow_network(pipeline.sandbox.port, options.mb_per_s * 1e6) as port:
         for number in range(options.rounds + 1):
             far = partial(_asked, pipeline, table, f"round{number}", port)
             _round(stage, pipeline, far, number, measured, console)
@@ -144,7 +144,7 @@ def held(stage: Stage, rows: int) -> tuple[Pipeline, TableId]:
 def _round(
     stage: Stage, pipeline: Pipeline, ask: Callable[[], JobSpec], number: int, measured: Measured, console: Console
 ) -> None:
-    """Measure both; what is changed beside the bare read is pulled before ours begins."""
+    """Measure both. Changes made during the bare read are pulled before ours begins."""
     rows, spec = measured.more["rows"], ask()
     with changing(pipeline, rows, 200):
         limit = timed(lambda: _bare_snapshot(stage, spec, number))

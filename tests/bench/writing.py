@@ -24,7 +24,7 @@ CHANGES_A_COMMIT = 10
 
 @contextmanager
 def changing(pipeline: Pipeline, rows: int, changes_per_s: int) -> Iterator[list[int]]:
-    """Change rows while the block runs; yields a list that holds, behind it, how many changes there were."""
+    """Change rows while the block runs. Yields a list that holds the number of changes after the block."""
     order = {"dsn": pipeline.sandbox.dsn(), "schema": pipeline.schema, "rows": rows, "rate": changes_per_s}
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     command = [sys.executable, "-m", "tests.bench.writing", json.dumps(order)]

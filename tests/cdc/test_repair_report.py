@@ -48,7 +48,7 @@ def test_an_equal_interval_needs_no_word() -> None:
         ({"keys": 1, "comparable_since_ms": 0, "is_foreign": True}, "another writer has changed its tables"),
     ],
 )
-def test_what_was_not_compared_or_not_mended_is_told(found: dict[str, Any], remark: str) -> None:
+def test_the_report_names_what_was_not_compared_or_not_mended(found: dict[str, Any], remark: str) -> None:
     [line] = lines(**found)
     assert line.startswith("S.A: ")
     assert remark in line

@@ -149,7 +149,7 @@ def test_damaged_entry_is_refused_with_its_place_and_a_remedy(entry: object) -> 
     assert "`db2cdc offset restore S.T`" in raised.value.remedy
 
 
-def test_a_name_that_is_no_tables_is_left_alone() -> None:
+def test_a_name_of_no_table_stays() -> None:
     text = json.dumps({"version": 1, "tables": {"a note": 5, "S.T": {"lsn": str(L2), "batch": 7}}})
     stored = StoredOffsets.parse(text, "here")
     assert stored.tables == [TABLE]

@@ -114,7 +114,7 @@ def test_an_equal_result_passes() -> None:
     check_outcome(verdicts, "")
 
 
-def test_a_difference_is_told_in_the_first_line_with_its_table() -> None:
+def test_the_first_line_names_a_difference_and_its_table() -> None:
     differing = verdict_of(REPORT.with_chunks([chunks(0, 3, WRONG)]), show_keys=True)
     with pytest.raises(DifferenceError) as caught:
         check_outcome(result(TableVerdict(OTHER, "failed", error="locked"), differing), "")

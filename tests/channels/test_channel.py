@@ -19,10 +19,10 @@ from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, Sour
 class QueueChannel:
     """An example of a channel of one's own: `signal.enabled.channels: my.module:QueueChannel`.
 
-    It is made with the pipeline's configuration alone, so whatever else it needs (an address, a password) it takes
-    from where it lives: the environment, an Airflow connection. Each of its signals carries the channel's name; by it
-    the outcomes find the way back. `read` must not consume: between it and `acknowledge` lies a whole tick, which may
-    crash, and then the signals are to come again.
+    It is made with the pipeline's configuration only. Whatever else it needs (an address, a password) it takes from the
+    environment or from an Airflow connection. Each of its signals carries the channel's name, and so does its outcome.
+    `read` must not consume. Between it and `acknowledge` lies a whole tick. If that tick crashes, the signals must come
+    again.
     """
 
     name = "queue"
@@ -69,7 +69,7 @@ class UntoldChannel(QueueChannel):
 
 
 class FailingChannel(QueueChannel):
-    """One of somebody who did not think of our errors."""
+    """A channel that raises errors of its own."""
 
     name = "failing"
 
@@ -125,7 +125,7 @@ def pause(id_: str, channel: str = "queue") -> Signal:
     return Signal(id_, "pause-snapshot", "", channel)
 
 
-def test_channel_of_ones_own_is_read_told_and_closed() -> None:
+def test_a_users_channel_is_read_gets_outcomes_and_is_closed() -> None:
     QueueChannel.waiting["p"] = [pause("1"), pause("2")]
     assert read_channels(config("source", "airflow", QUEUE)) == [pause("1"), pause("2")]
     assert QueueChannel.closed == 1
@@ -158,7 +158,7 @@ def test_channels_are_read_in_the_order_they_are_named_in(tmp_path: Path) -> Non
     ]
 
 
-def test_each_channel_hears_of_its_own_signals_alone(tmp_path: Path) -> None:
+def test_each_channel_gets_outcomes_of_its_own_signals_only(tmp_path: Path) -> None:
     path = tmp_path / "signals"
     path.write_text(json.dumps({"id": "1", "type": "pause-snapshot"}) + "\n")
     QueueChannel.waiting["p"] = [pause("1")]
@@ -202,7 +202,7 @@ def test_channel_that_cannot_be_read_does_not_keep_the_others_from_it(
     assert "channel away cannot be read: the queue is away. Wait for it." in caplog.text
 
 
-def test_channel_that_cannot_be_told_does_not_keep_the_others_from_it(
+def test_a_channel_that_fails_does_not_keep_outcomes_from_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "signals"
@@ -271,7 +271,7 @@ def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog
 
 
 def test_channel_whose_name_is_no_text_is_refused() -> None:
-    """By it the outcomes find the way back: what nobody is named like would never be told."""
+    """Outcomes are sent to the channel of their name. No channel would get these."""
     with pytest.raises(ConfigurationError, match=r"NumberedChannel cannot be made \(TypeError: its name is not a text"):
         read_channels(config(f"{__name__}:NumberedChannel"))
 

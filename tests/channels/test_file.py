@@ -28,7 +28,7 @@ def done(*ids: str) -> list[SignalOutcome]:
 
 
 class Signals:
-    """A file of signals, and a channel made anew for each look at it, as each task makes one."""
+    """A file of signals. Each look at it makes a new channel, as each task does."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "signals.jsonl"
@@ -57,7 +57,7 @@ def signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signals:
     return Signals(tmp_path)
 
 
-def test_line_of_who_had_opened_the_file_before_it_was_replaced_stays(
+def test_a_line_written_to_a_file_opened_before_its_replacement_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signals, waits = Signals(tmp_path), []
@@ -107,7 +107,7 @@ def test_line_that_was_appended_meanwhile_stays(signals: Signals) -> None:
     assert signals.ids() == ["2", "3"]
 
 
-def test_outcomes_are_told_in_a_file_beside(signals: Signals) -> None:
+def test_outcomes_are_written_in_a_file_next_to_it(signals: Signals) -> None:
     signals.append(line("1"), line("2"))
     first, second = done("1", "2")
     signals.acknowledge(replace(second, status="refused", reason="why"), replace(first, status="accepted"))
@@ -129,7 +129,7 @@ def test_acknowledging_twice_is_acknowledging_once(signals: Signals) -> None:
 
 
 def test_line_that_comes_again_is_answered_again(signals: Signals) -> None:
-    """Who asks daily under one id is told each time that nothing comes of it any more."""
+    """A user who asks daily under one id gets an outcome each time."""
     for _ in range(2):
         signals.append(line("1"))
         signals.acknowledge(*done("1"))
@@ -137,7 +137,7 @@ def test_line_that_comes_again_is_answered_again(signals: Signals) -> None:
     assert signals.told == [{"id": "1", "status": "done", "reason": ""}] * 2
 
 
-def test_one_signal_given_twice_is_consumed_and_told_once(signals: Signals) -> None:
+def test_one_signal_given_twice_is_consumed_and_answered_once(signals: Signals) -> None:
     signals.append(line("1"), line("1"))
     assert signals.ids() == ["1", "1"]
     signals.acknowledge(*done("1"))
@@ -146,7 +146,7 @@ def test_one_signal_given_twice_is_consumed_and_told_once(signals: Signals) -> N
 
 
 def test_another_signal_of_an_id_stays_until_it_is_answered_itself(signals: Signals) -> None:
-    """It was appended while the tick ran that acted on the first one: nobody has read it yet."""
+    """It was appended while the tick ran that acted on the first one. No tick has read it yet."""
     signals.append(line("1"), line("1", "resume-snapshot"))
     signals.acknowledge(*done("1"))
     [other] = FileChannel(signals.config).read()
@@ -231,7 +231,7 @@ def test_line_of_which_one_half_is_written_waits_for_the_other_one(signals: Sign
     assert signals.ids() == ["2"]
 
 
-def test_half_a_line_that_nobody_goes_on_with_is_refused(signals: Signals) -> None:
+def test_half_a_line_that_is_never_completed_is_refused(signals: Signals) -> None:
     signals.path.write_text(line("1")[:-3])
     assert signals.ids() == []
     os.utime(signals.path, (0, 0))
@@ -354,7 +354,7 @@ def test_a_file_of_signals_stays_its_writers_own(signals: Signals) -> None:
 
 
 @pytest.mark.parametrize("name", ["signals.jsonl.outcomes", "signals.jsonl.taken"])
-def test_what_stands_in_the_way_of_acknowledging_is_named_and_no_signal_lost(signals: Signals, name: str) -> None:
+def test_a_failed_acknowledgement_names_its_cause_and_loses_no_signal(signals: Signals, name: str) -> None:
     signals.append(line("1"), line("2"))
     signals.path.with_name(name).mkdir()
     with pytest.raises(ConfigurationError, match=r"signals.*signals\.jsonl.*: Is a directory\. Correct signal\.file"):
@@ -386,7 +386,7 @@ def test_doctor_says_that_lines_cannot_be_taken_out(tmp_path: Path) -> None:
 def test_places_that_only_the_commit_writes_to_are_looked_at_beforehand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
 ) -> None:
-    """The file is a link: lines are taken out where it leads, outcomes told beside the link."""
+    """The file is a link: lines leave the file that it names, and outcomes are written next to the link."""
     real, linked = tmp_path / "real", tmp_path / "linked"
     real.mkdir()
     linked.mkdir()

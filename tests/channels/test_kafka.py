@@ -183,7 +183,7 @@ def test_nothing_is_committed_before_it_is_acknowledged(broker: Broker, topic: s
     assert broker.committed(topic) is None
 
 
-def test_offset_moves_over_acted_on_messages_alone_and_in_order(broker: Broker, topic: str, opened: Opened) -> None:
+def test_offset_moves_only_over_finished_messages_in_order(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, *(("shop", value(id_)) for id_ in "1234"))
     channel = opened()
     channel.acknowledge(done("2"))
@@ -208,7 +208,7 @@ def test_offset_stays_before_another_signal_of_an_id_until_that_is_answered(
     assert broker.committed(topic) == 2
 
 
-def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topic: str, opened: Opened) -> None:
+def test_second_channel_continues_after_the_committed_offset(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value("2")))
     opened().acknowledge(done("1"))
     broker.send(topic, ("shop", value("3")))
@@ -314,7 +314,7 @@ def patient_for_2_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
 
 
-def test_what_became_of_signals_is_told_in_a_topic(broker: Broker, topic: str, opened: Opened) -> None:
+def test_outcomes_of_signals_are_sent_to_a_topic(broker: Broker, topic: str, opened: Opened) -> None:
     outcomes = f"{topic}-outcomes"
     broker.create_topic(outcomes)
     broker.send(topic, ("shop", value("1")), ("shop", "{oops"))
@@ -333,7 +333,7 @@ def test_what_became_of_signals_is_told_in_a_topic(broker: Broker, topic: str, o
     assert broker.committed(topic) == 2
 
 
-def test_without_a_topic_of_outcomes_nothing_is_told(broker: Broker, topic: str, opened: Opened) -> None:
+def test_without_a_topic_of_outcomes_nothing_is_sent(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")))
     channel = opened()
     channel.check()
@@ -341,7 +341,7 @@ def test_without_a_topic_of_outcomes_nothing_is_told(broker: Broker, topic: str,
     assert broker.messages(topic) == [("shop", value("1"))]
 
 
-def test_signals_come_again_where_outcomes_cannot_be_told(
+def test_signals_come_again_where_outcomes_cannot_be_sent(
     broker: Broker, topic: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.send(topic, ("shop", value("1")))
@@ -368,7 +368,7 @@ def test_a_long_outcome_is_cut(broker: Broker, topic: str, opened: Opened) -> No
     assert second["id"] == "1"
 
 
-def test_outcomes_are_told_by_a_client_with_the_consumers_properties(
+def test_outcomes_are_sent_by_a_client_with_the_consumers_properties(
     broker: Broker, topic: str, opened: Opened
 ) -> None:
     outcomes = f"{topic}-outcomes"

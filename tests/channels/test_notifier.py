@@ -42,7 +42,7 @@ def config(*channels: str) -> PipelineConfig:
     )
 
 
-def test_each_channel_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_channel_gets_the_notifications(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     notify(config("delta", "airflow", "log", PAGER), [STARTED], NOW)
     assert Pager.sent == [("p", STARTED)]
@@ -50,21 +50,21 @@ def test_each_channel_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Unreachable(Pager):
-    """A notifier that cannot tell anybody."""
+    """A notifier that cannot send."""
 
     def send(self, notifications: Sequence[Notification]) -> None:
         raise OSError("no route to the pager")
 
 
-def test_a_channel_that_fails_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_channel_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     assert not notify(config(f"{__name__}:Unreachable", PAGER), [STARTED], NOW)
     assert Pager.sent == [("p", STARTED)]
     assert "no route to the pager" in caplog.text
     assert notify(config(PAGER), [STARTED], NOW)
 
 
-def test_what_a_channel_was_not_told_for_a_day_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    """Else each tick would tell, by every channel, all that there was since that one failed."""
+def test_notifications_that_a_channel_refuses_for_a_day_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Else each tick would send, by every channel, all notifications since that one failed."""
     fresh = replace(STARTED, timestamp=NOW)
     assert notify(config(f"{__name__}:Unreachable", PAGER), [STARTED, fresh], NOW + 1)
     assert len(Pager.sent) == 2
@@ -88,7 +88,7 @@ def test_unknown_channel_is_refused_by_its_name_before_there_is_anything_to_tell
     assert repr(name) in str(caught.value)
 
 
-def test_channel_that_is_not_there_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_channel_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     """Its module may be on the worker that planned, and not on the one that commits."""
     assert not notify(config("no.such.module:Class", PAGER), [STARTED], NOW)
     assert Pager.sent == [("p", STARTED)]

@@ -106,7 +106,7 @@ def test_offsets_are_set_shown_and_removed(db2cdc: Command, config: str) -> None
         ({"schema": "S", "name": "T"}, lsn, 4),
     ]
     assert lsn in db2cdc("offset", "show", "-c", config).stdout
-    # A tick that is under way was planned with another mark, or none, and leaves it alone.
+    # A tick that is under way was planned with another mark, or none, and does not change it.
     marks = [entry["revision"] for entry in shown]
     assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
     marks += [entry["revision"] for entry in json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)]
@@ -128,7 +128,7 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
     assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
     asked = store.get(TableId("S", "T"))
     assert asked is not None
-    assert asked.revision, "a tick that was planned before leaves it alone"
+    assert asked.revision, "a tick that was planned before does not change it"
     assert replace(asked, revision="") == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
     unknown = db2cdc("offset", "restart", "-c", config, "S.TYPO")
     assert (unknown.returncode, "the pipeline's last tick had no such table" in unknown.stderr) == (1, True)
@@ -162,7 +162,7 @@ def test_several_tables_are_restarted_or_restored_at_once(db2cdc: Command, confi
     assert (nothing.returncode, "no table failed in the last tick in a way" in nothing.stderr) == (0, True)
 
 
-def test_an_offset_of_a_table_that_no_tick_had_is_told_of(db2cdc: Command, config: str) -> None:
+def test_an_offset_of_a_table_that_no_tick_had_is_reported(db2cdc: Command, config: str) -> None:
     """As one may write it in Db2's SQL, where the error that asked for it named the table."""
     store = FileOffsets(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
     store.put_summary(PipelineSummary(tables=(TableId("S", "T"),)))
@@ -191,7 +191,7 @@ def test_offsets_say_which_file_they_are_in_and_that_airflow_has_others(
     assert f"offsets: {path} (--airflow looks at Airflow's Variables db2cdc.p~offsets" in told
 
 
-def test_a_target_that_is_written_without_offsets_in_the_file_is_told_of(db2cdc: Command, config: str) -> None:
+def test_a_target_that_is_written_without_offsets_in_the_file_is_reported(db2cdc: Command, config: str) -> None:
     """Airflow's pipeline looks new to the command line, which must not say so."""
     (Path(config).with_name("lake") / "_db2cdc" / "commits").mkdir(parents=True)
     assert "does not exist, but ticks have written the target" in db2cdc("offset", "show", "-c", config).stderr

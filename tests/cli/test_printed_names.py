@@ -139,7 +139,7 @@ def test_names_are_printed_as_they_are(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_text_beside_the_spinner_is_shown_as_it_is(
+def test_a_text_next_to_the_spinner_is_shown_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")

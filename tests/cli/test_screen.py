@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.cli.screen import clock, span
     ("seconds", "text"),
     [(None, "-"), (0.26, "0.3 s"), (119.0, "119.0 s"), (120.0, "2 min"), (7_200, "2 h"), (200_000, "2 d")],
 )
-def test_span_is_told_in_a_fitting_unit(seconds: float | None, text: str) -> None:
+def test_span_is_shown_in_a_fitting_unit(seconds: float | None, text: str) -> None:
     assert span(seconds) == text
 
 

@@ -66,7 +66,7 @@ def test_notifications_to_the_log_are_shown(config: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(("status", "count"), [("refused", 1), ("failed", 1), ("done", 0), ("accepted", 0)])
-def test_signal_that_comes_to_nothing_is_told_of_once(
+def test_a_refused_signal_is_reported_once(
     config: Path,
     capsys: pytest.CaptureFixture[str],
     status: SignalStatus,
@@ -77,12 +77,14 @@ def test_signal_that_comes_to_nothing_is_told_of_once(
     assert line not in told(config, capsys, outcome(status))[1], "the table brings it again"
 
 
-def test_signal_that_was_accepted_and_fails_later_is_told_of(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_signal_that_was_accepted_and_fails_later_is_reported(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     told(config, capsys, outcome("accepted"))
     assert "signal 77 of channel source failed" in told(config, capsys, outcome("failed"))[1]
 
 
-def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_that_is_no_longer_kept_is_not_reported_again(capsys: pytest.CaptureFixture[str]) -> None:
     before = PipelineSummary(handled_signal_ids=(handled_id(outcome("refused")),))
     tick._show_failed_signals(before, JobResult("p", "r", (), (outcome("refused"),)))
     assert capsys.readouterr().err == ""
@@ -90,7 +92,7 @@ def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.Capt
     assert REFUSED in capsys.readouterr().err
 
 
-def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_else_is_reported_where_an_offset_cannot_be_kept(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = FileOffsets(open_store(load_config(config)).path)
     store.put(Offset(AHEAD, LATER, 8))
     kept, failed = TableResult(FINE, "applied", SOONER, 7), TableResult(BAD, "failed", error="no disk")

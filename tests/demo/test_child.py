@@ -59,7 +59,7 @@ def test_a_child_ends_with_a_program_that_is_killed() -> None:
     wait_for(lambda: not psutil.pid_exists(int(killed.stdout)), 10)
 
 
-def test_a_child_hears_what_it_is_told_and_its_output_can_go_to_a_file(tmp_path: Path) -> None:
+def test_a_child_reads_lines_and_its_output_can_go_to_a_file(tmp_path: Path) -> None:
     code = "import sys\nfor line in sys.stdin: print('heard', line.strip(), flush=True)"
     log = tmp_path / "log"
     with Child([sys.executable, "-c", code], os.environ, tmp_path, log) as child:

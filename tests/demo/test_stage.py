@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.demo.stage import MARKER, empty, enter_server
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_program_stays(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ConfigurationError, match="holds something else than a demo"):
         empty(tmp_path)

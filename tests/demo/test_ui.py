@@ -182,7 +182,7 @@ def check_an_operator_that_waits(api: Api, ui: Program) -> None:
 
 
 def suggested(api: Api) -> list[str]:
-    """Return the tables that the form suggests once its DAG was parsed behind a tick."""
+    """Return the tables that the form suggests once its DAG was parsed after a tick."""
     schema = api.get(f"dags/{FORM}/details")["params"]["known_tables"]["schema"]
     return sorted(name.removeprefix("SHOP.") for name in (schema.get("values_display") or {}).values())
 
@@ -213,7 +213,7 @@ def press_trigger(api: Api, ui: Program, page: Any, picked: Mapping[str, str], t
 
 
 def check_a_snapshot(api: Api, ui: Program, page: Any) -> None:
-    """One table is picked, another typed, of one some rows alone are asked for."""
+    """Pick one table, type another, and ask for some rows only of one."""
     picked, ticks = {"known_tables": "SHOP.ORDERS"}, len(api.runs(PIPELINE))
     run_id = press_trigger(
         api, ui, page, picked, {"tables": "shop.customers", "conditions": "shop.orders: MOD(ORDER_ID, 2) = 0\n"}
@@ -239,7 +239,7 @@ def check_a_pause_and_a_stop(api: Api, ui: Program, page: Any) -> None:
         config.write("incremental.snapshot.chunk.size: 2\nsnapshot.group.chunks: 1\nsnapshot.budget.s: 0\n")
 
     def tick(ask: Callable[[], str]) -> tuple[str, Any]:
-        """Ask, and return the form's run, and the snapshot as it is behind the pipeline's run for it."""
+        """Ask, and return the form's run, and the snapshot as it is after the pipeline's run for it."""
         ticks = len(api.runs(PIPELINE))
         run_id = ask()
         api.ended(PIPELINE, ticks + 1)

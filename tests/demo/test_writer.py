@@ -99,7 +99,7 @@ def test_a_clerk_whose_connection_is_refused_tries_again(
     assert writers.counts["commits"] > 0
 
 
-def test_a_clerk_who_never_gets_through_gives_up_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clerk_that_never_connects_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "RECONNECT_S", 0.001)
 
     def connect() -> Connection:

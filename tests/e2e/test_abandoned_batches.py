@@ -9,7 +9,7 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log
 from support.pipeline import Pipeline
-from support.writing import beside, in_window
+from support.writing import in_window, once_before
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
@@ -201,7 +201,7 @@ def test_a_hung_run_logs_nothing_of_a_group_that_another_run_excluded(
         with killed(step, when):
             job.run(b)
 
-    with beside("append_changes", another), pytest.raises(ConcurrentRunError):
+    with once_before("append_changes", another), pytest.raises(ConcurrentRunError):
         job.run(a)
     check(pipeline, table)
     assert pipeline.changes(table).where("key.ID = 7").isEmpty()

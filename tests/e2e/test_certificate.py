@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.filled import ask, changed, filled
 from support.pipeline import Pipeline
-from support.writing import behind
+from support.writing import after_each
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -49,7 +49,7 @@ def test_each_published_chunk_was_counted_at_the_source(new_pipeline: Callable[.
             pipeline.unseen(table, f"INSERT INTO {table} VALUES {rows}")
             changed(pipeline, *(f"UPDATE {table} SET A = 'b' WHERE ID = {at}" for at in (1, 4, 5, 6)))
 
-    with behind("stage_rows", load):
+    with after_each("stage_rows", load):
         result = pipeline.tick(ask(table))
     assert result is not None
     [line] = result.failed
@@ -128,7 +128,7 @@ def test_changes_explain_the_counts_of_chunks_of_keys_of_any_type(
             moved = [f"UPDATE {table} SET N = {to} WHERE N = {at}" for at, to in ((0, 41), (10, 42))]
             changed(pipeline, f"INSERT INTO {table} VALUES ({ALIKE}, 43, 0)", *moved)
 
-    with behind("stage_rows", change):
+    with after_each("stage_rows", change):
         pipeline.passed(ask(table))
     chunks = certified(pipeline, "ask")
     assert [row["rows_counted"] - row["rows_read"] for row in chunks] == [-2, 3, 0]

@@ -12,7 +12,7 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import rebuilt
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind
+from support.writing import after_each
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -98,7 +98,7 @@ def gaining(pipeline: Pipeline, table: TableId) -> AbstractContextManager[None]:
             pipeline.gain(table, "B")
             changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
 
-    return behind("stage_rows", gain)
+    return after_each("stage_rows", gain)
 
 
 @pytest.mark.long
@@ -127,7 +127,7 @@ def test_an_excluded_column_is_not_an_added_column(new_pipeline: Callable[..., P
     pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
     table = filled(pipeline, 9)
     pipeline.passed()
-    with behind("stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = 100 WHERE ID = 1")):
+    with after_each("stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = 100 WHERE ID = 1")):
         pipeline.passed(ask(table))
     assert pipeline.rows(table) == {(id_,) for id_, _ in pipeline.source_rows(table)}
 
@@ -170,7 +170,7 @@ def test_a_snapshot_requested_for_a_new_column_has_its_values(new_pipeline: Call
             data = json.dumps({"data-collections": [str(table)]})
             changed(pipeline, f"INSERT INTO {signals} VALUES ('b', 'execute-snapshot', '{data}')")
 
-    with behind("stage_rows", add):
+    with after_each("stage_rows", add):
         pipeline.tick(ask(other))
     pipeline.captured()
     while pipeline.tick() is not None:

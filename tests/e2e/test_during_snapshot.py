@@ -11,7 +11,7 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log, reads
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind, beside
+from support.writing import after_each, once_before
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
@@ -92,7 +92,7 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
         pipeline.writer.commit()
 
     try:
-        with failpoint_action("await_high_mark", before=resume), behind("catch_up", lag):
+        with failpoint_action("await_high_mark", before=resume), after_each("catch_up", lag):
             pipeline.passed(ask(table))
     finally:
         faults.resume(pipeline.writer)
@@ -114,7 +114,7 @@ def test_rows_missing_in_a_group_read_ahead_are_deleted_after_a_death(
     spec = pipeline.plan()
     assert spec is not None
     with (
-        behind("stage_rows", lambda number: changed(pipeline, f"INSERT INTO {other} VALUES ({number}, 'x')")),
+        after_each("stage_rows", lambda number: changed(pipeline, f"INSERT INTO {other} VALUES ({number}, 'x')")),
         killed("merge_state", "before"),
     ):
         job.run(spec)
@@ -161,7 +161,9 @@ def test_a_key_that_a_scan_has_read_twice_is_once_in_a_compared_state(
         return real(self, rows.unionAll(rows.where("row.ID = 5")), is_few, read_id)
 
     monkeypatch.setattr(StagedRows, "add", twice)
-    with behind("stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")):
+    with after_each(
+        "stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")
+    ):
         pipeline.passed(ask(table))
     found = [row["ID"] for row in pipeline.state(table).collect()]
     assert sorted(found) == [0, 1, 2, 3, 5, 6, 7, 8]
@@ -195,8 +197,8 @@ def test_effects_of_a_group_have_unique_keys_if_a_missing_row_returns(
     faults.pause(pipeline.writer)
     try:
         with (
-            beside("await_low_mark", lambda: move_clock(pipeline)),
-            behind("stage_rows", lambda number: staged.set() if number == 2 else None),
+            once_before("await_low_mark", lambda: move_clock(pipeline)),
+            after_each("stage_rows", lambda number: staged.set() if number == 2 else None),
             failpoint_action("await_high_mark", before=capture),
             failpoint_action("merge_state", before=count),
         ):
@@ -226,7 +228,7 @@ def test_a_window_of_many_changes_is_read_by_several_readers(
         if "IBMSNAP_UOW" not in (select := reached.arguments["select"]):
             selects.append(select)
 
-    with behind("catch_up", write), failpoint_action("read_frame", before=note):
+    with after_each("catch_up", write), failpoint_action("read_frame", before=note):
         pipeline.passed(ask(table))
     assert len(selects) >= 3, "at most three rows each but for what a commit holds"
     assert pipeline.rows(table) == pipeline.source_rows(table)

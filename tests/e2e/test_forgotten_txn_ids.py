@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from support.crash import killed
 from support.log import check_log, logged_events
 from support.pipeline import Pipeline
-from support.writing import behind
+from support.writing import after_each
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -96,7 +96,7 @@ def test_a_log_that_lost_its_transaction_ids_is_searched(new_pipeline: Callable[
     time.sleep(2)
 
     # After a tick's check of this property.
-    with behind("prepare_table", lambda _: set_properties(pipeline.spark, log, {RETENTION: "interval 1 second"})):
+    with after_each("prepare_table", lambda _: set_properties(pipeline.spark, log, {RETENTION: "interval 1 second"})):
         pipeline.passed()
 
     check(pipeline, table)

@@ -9,7 +9,7 @@ from support.filled import ask, changed, filled
 from support.log import check_log, reads
 from support.pieces import in_pieces
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind, in_window
+from support.writing import after_each, in_window
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -67,7 +67,7 @@ def test_changes_between_two_pieces_of_a_group_appear_once(pipeline: Pipeline) -
     def note(reached: ReachedFailpoint) -> None:
         fetches.add(reached.arguments["how"])
 
-    with behind("stage_chunks", change), failpoint_action("read_chunk_rows", before=note):
+    with after_each("stage_chunks", change), failpoint_action("read_chunk_rows", before=note):
         result = pipeline.passed()
     assert fetches == {Fetch(77, "repeatable_read")}
     assert [(one.status, one.done, one.chunks) for one in result.snapshots] == [("completed", 10, 10)]
@@ -95,7 +95,7 @@ def test_a_key_read_in_two_pieces_has_the_whole_group_read_again(pipeline: Pipel
         if piece == 1:
             changed(pipeline, f"UPDATE {table} SET ID = 20 WHERE ID = 0")
 
-    with behind("stage_chunks", move):
+    with after_each("stage_chunks", move):
         result = pipeline.passed(ask(table, **{"surrogate-key": "ID"}))
     assert [one.status for one in result.signals] == ["done"]
     assert certified(pipeline, table)[10:] == [(0, 0), *([(1, 1)] * 9)], "as the second read found it"

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from support.crash import killed
 from support.pipeline import Pipeline
-from support.writing import behind
+from support.writing import after_each
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -274,7 +274,7 @@ def test_a_window_is_not_complete_if_capture_ends_after_the_read(
             pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 3")
             end(pipeline, table)
 
-    with behind("stage_chunks", lose):
+    with after_each("stage_chunks", lose):
         result = pipeline.tick()
     assert result is not None
     [failed] = result.failed

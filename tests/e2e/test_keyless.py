@@ -13,7 +13,7 @@ import pytest
 from support.crash import killed
 from support.filled import changed
 from support.pipeline import Pipeline
-from support.writing import behind, in_window
+from support.writing import after_each, in_window
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
@@ -136,14 +136,14 @@ def test_equal_rows_are_counted_while_a_writer_works(new_pipeline: Callable[...,
                 pipeline.execute(statement)
             pipeline.writer.commit()
 
-    with behind("stage_rows", write):
+    with after_each("stage_rows", write):
         first = pipeline.passed()
     for transaction in transactions(random.Random(2), images, NAMES[:60], 100):
         for statement in transaction:
             pipeline.execute(statement)
         pipeline.writer.commit()
     pipeline.captured()
-    with behind("stage_rows", write):
+    with after_each("stage_rows", write):
         second = pipeline.tick(ask("execute-snapshot", table, "again"))
     assert [note.type for note in first.notifications][-1] == "COMPLETED"
     assert status(second, "again") == ("done", "")
@@ -189,7 +189,7 @@ def test_a_busy_table_is_reported_until_it_rests(
         pipeline.execute(f"INSERT INTO {table} VALUES (1, 'restless', NULL, NULL)")
         pipeline.writer.commit()
 
-    with behind("stage_rows", write), failpoint_action("plan_chunks", after=count):
+    with after_each("stage_rows", write), failpoint_action("plan_chunks", after=count):
         for _ in range(2):
             restless = pipeline.tick()
             assert restless is not None

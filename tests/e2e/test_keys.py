@@ -14,7 +14,7 @@ import pytest
 from support.filled import ask
 from support.log import check_log, events_beside, reads, rebuilt
 from support.pipeline import Pipeline
-from support.writing import behind, in_turn
+from support.writing import after_each, in_turn
 
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -189,7 +189,7 @@ def test_null_keys_are_snapshotted_while_a_writer_works(new_pipeline: Callable[.
         pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", [("behind", 100 + read, None)])
 
     # Even if a read is short and the writer slow, something is written before the read's watermark.
-    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind("stage_rows", write):
+    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), after_each("stage_rows", write):
         result = pipeline.passed(asked)
     assert [(one.status, (one.chunks or 0) > 1) for one in result.snapshots] == [("completed", True)]
     assert events_beside(pipeline, table, asked.id) > 0, "changes after a read did not come with the snapshot"

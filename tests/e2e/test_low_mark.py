@@ -12,7 +12,7 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log, logged_events
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind, beside
+from support.writing import after_each, once_before
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
@@ -47,7 +47,7 @@ def lagging(pipeline: Pipeline) -> Iterator[None]:
 
     faults.pause(pipeline.writer)
     try:
-        with beside("await_low_mark", resume), behind("stage_rows", lambda _: resume()):
+        with once_before("await_low_mark", resume), after_each("stage_rows", lambda _: resume()):
             yield
     finally:
         resume()
@@ -122,7 +122,7 @@ def test_an_uncaptured_change_after_one_that_a_tick_has_not_pulled(
         data = json.dumps({"data-collections": [str(table)]})
         changed(pipeline, f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
 
-    with behind("stage_rows", load):
+    with after_each("stage_rows", load):
         result = pipeline.passed(ask(other))
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
     assert (1, "loaded") in pipeline.rows(table)
@@ -147,10 +147,10 @@ def test_a_retry_begins_a_received_request_at_its_own_low_watermark(
             faults.pause(pipeline.writer)
             load_after_a_captured_change(pipeline, table)
 
-    with behind("settle_table_snapshot", load), killed("write_journal", "after", at=3):
+    with after_each("settle_table_snapshot", load), killed("write_journal", "after", at=3):
         job.run(spec)
     resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
-    with beside("await_low_mark", resumed.start):
+    with once_before("await_low_mark", resumed.start):
         result = job.run(spec)
     resumed.join()
     assert [(one.id, one.status) for one in result.snapshots] == [("ask", "completed"), ("mend", "completed")]

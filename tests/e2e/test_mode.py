@@ -10,7 +10,7 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log, reads
 from support.pipeline import Pipeline
-from support.writing import behind, in_window
+from support.writing import after_each, in_window
 
 from airflow_provider_db2cdc.cdc.snapshot.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -171,7 +171,7 @@ def test_include_list_and_a_custom_select(new_pipeline: Callable[..., Pipeline])
         pipeline.execute(f"INSERT INTO {one} VALUES (1, 'a')")
         pipeline.writer.commit()
 
-    with behind("catch_up", move):
+    with after_each("catch_up", move):
         pipeline.passed()
     assert set(reads(pipeline, one)) == {(2,)}
     assert pipeline.rows(one) == {(1, "a"), (2, "a")}, "a row is lost that was moved where no read had to find it"

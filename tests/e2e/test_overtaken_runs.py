@@ -13,7 +13,7 @@ from support.crash import Killed, killed
 from support.filled import changed, filled, one_update
 from support.log import logged_events
 from support.pipeline import Pipeline
-from support.writing import beside
+from support.writing import once_before
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -56,7 +56,7 @@ def test_an_old_run_that_fills_the_state_during_a_restart_doubles_no_row(
         job.run(spec)
     pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
     pipeline.captured()
-    with beside("fill_state", wake):
+    with once_before("fill_state", wake):
         pipeline.passed()
     assert pipeline.state(table).count() == 20
     [error] = errors
@@ -132,7 +132,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_run_finished(
         faults.prune(pipeline.writer)
 
     finished = pytest.raises(ConcurrentRunError, match="another run has finished batch")
-    with beside("check_all_read", another), finished:
+    with once_before("check_all_read", another), finished:
         job.run(spec)
     assert sum(logged_events(pipeline, table).values()) == 1
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -161,7 +161,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_about_to_be_finished(
         with nullcontext() if before_img_prefix is None else pytest.raises(GapError):
             change_pull._check_all_read(**old[0])
 
-    with failpoint_action("check_all_read", before=hang), beside("commit_batch", wake), pytest.raises(Killed):
+    with failpoint_action("check_all_read", before=hang), once_before("commit_batch", wake), pytest.raises(Killed):
         job.run(spec)
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert sum(logged_events(pipeline, table).values()) == 1
@@ -192,7 +192,7 @@ def test_a_resumed_run_names_no_version_of_a_later_run(
             job.run(b)
 
     finished = pytest.raises(ConcurrentRunError, match=r"another run has finished batch \d+ of .*\.T meanwhile")
-    with beside("merge_state", another), finished:
+    with once_before("merge_state", another), finished:
         job.run(a)
     pipeline.to_its_end()
     assert {shown(pipeline, row, table)[2] for row in manifests(pipeline).values() if row["batch"] > 1} == {"z"}
@@ -281,7 +281,7 @@ def test_no_manifest_names_a_table_that_another_run_has_restarted(
             job.run(b)
 
     before = manifests(pipeline)
-    with beside(hangs_before, another), suppress(ConcurrentRunError):
+    with once_before(hangs_before, another), suppress(ConcurrentRunError):
         pipeline.commit(job.run(c))
     pipeline.to_its_end()
     new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]

@@ -8,7 +8,7 @@ import pytest
 from support.crash import killed, once
 from support.filled import ask, changed, filled
 from support.pipeline import Pipeline
-from support.writing import behind
+from support.writing import after_each
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -36,7 +36,7 @@ def test_changes_lost_unread_are_a_gap_that_a_snapshot_repairs(
     table = filled(pipeline, 9)
     pipeline.passed()
     read = changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    with behind("append_changes", lambda _: prune(pipeline, read)):
+    with after_each("append_changes", lambda _: prune(pipeline, read)):
         pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table), "they were read before"
 
@@ -112,7 +112,7 @@ def test_pruning_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pip
     if left:
         changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
     changed(pipeline, f"UPDATE {other} SET A = 'd' WHERE ID = 3")
-    with behind("read_capture", lambda _: prune(pipeline, pruned)):
+    with after_each("read_capture", lambda _: prune(pipeline, pruned)):
         spec = pipeline.plan()
     assert spec is not None
     result = job.run(spec)

@@ -8,7 +8,7 @@ import pytest
 from support.log import reads
 from support.pipeline import Pipeline
 from support.request import execute
-from support.writing import behind
+from support.writing import after_each
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -41,7 +41,7 @@ def test_a_busy_table_does_not_delay_the_other_table_of_its_signal(
         pipeline.writer.commit()
 
     ends: list[tuple[str, str]] = []
-    with behind("stage_rows", write):
+    with after_each("stage_rows", write):
         for tick in range(4):
             result = pipeline.tick(*([execute("asked", busy, quiet)] if tick == 0 else []))
             assert result is not None

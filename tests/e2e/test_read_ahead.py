@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.filled import ask, filled
 from support.pipeline import Pipeline
-from support.writing import behind, beside
+from support.writing import after_each, once_before
 
 from airflow_provider_db2cdc.spark.session import slots
 
@@ -39,9 +39,9 @@ def test_readers_that_wait_for_the_source_do_not_block_a_publication(
             pipeline.writer.commit()
 
     with (
-        behind("stage_chunks", lock),
-        beside("publish_group", lambda: _await_read(pipeline)),
-        behind("compare_state", let_go),
+        after_each("stage_chunks", lock),
+        once_before("publish_group", lambda: _await_read(pipeline)),
+        after_each("compare_state", let_go),
     ):
         pipeline.passed(ask(table))
     assert is_let_go == [1], "the second group was read before the first was compared: nothing was to be shown"

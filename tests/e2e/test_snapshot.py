@@ -16,7 +16,7 @@ from support.filled import changed
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, events_beside, logged_events, reads
 from support.pipeline import Pipeline, Replay, use_signal_table
-from support.writing import behind, writing
+from support.writing import after_each, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -108,7 +108,7 @@ def test_target_equals_source_after_a_snapshot_while_a_writer_works(
         pipeline.properties |= {"incremental.snapshot.chunk.size": 40, "snapshot.group.chunks": 1}
         ask = execute(f"{pipeline.schema}.T0", type=kind)
         # Even if a read is short and the writer slow, something is written before the read's watermark.
-        with behind("stage_rows", write):
+        with after_each("stage_rows", write):
             second = pipeline.tick(ask)
         assert second is not None
         assert outcomes(second)[ask.id] == ("done", "")
@@ -289,7 +289,7 @@ def test_a_group_read_during_a_pause_and_resumption_is_read_again(
             pipeline.captured()
 
     ask = execute(str(one))
-    with behind("stage_rows", tell), behind("after_group", lambda _: heard.set()):
+    with after_each("stage_rows", tell), after_each("after_group", lambda _: heard.set()):
         got = outcomes(result := pipeline.passed(ask))
     assert {got[id_][0] for id_ in ("pause-snapshot", "resume-snapshot", ask.id)} == {"done"}
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -302,8 +302,8 @@ def test_rows_are_compared_once_and_before_capture_is_awaited(filled: tuple[Pipe
     pipeline, one, _ = filled
     done: list[str] = []
     with (
-        behind("compare_rows", lambda _: done.append("compared")),
-        behind("await_high_mark", lambda _: done.append("waited")),
+        after_each("compare_rows", lambda _: done.append("compared")),
+        after_each("await_high_mark", lambda _: done.append("waited")),
     ):
         pipeline.passed(execute(str(one)))
     assert done == ["compared", "waited"] * (len(done) // 2)
@@ -331,7 +331,7 @@ def test_a_group_read_ahead_does_not_override_changes_pulled_before_it(
     def wait(_: ReachedFailpoint) -> None:
         assert is_changed.wait(HANGS_S), "the second group is read while the first one waits for capture"
 
-    with behind("stage_rows", change), failpoint_action("await_high_mark", before=wait):
+    with after_each("stage_rows", change), failpoint_action("await_high_mark", before=wait):
         pipeline.passed(ask := execute(str(one)))
     assert [row["rows_dropped"] for row in certificates(pipeline, ask.id)][-1] == 2
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -352,7 +352,7 @@ def test_a_state_that_changed_since_it_was_compared_is_compared_again(
         if group == 1:
             other.sql(f"DELETE FROM delta.`{state}` WHERE ID % 7 = 0")
 
-    with behind("await_high_mark", delete):
+    with after_each("await_high_mark", delete):
         pipeline.passed(execute(str(one)))
     assert pipeline.rows(one) == pipeline.source_rows(one)
 

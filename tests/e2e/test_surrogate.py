@@ -9,7 +9,7 @@ from support.filled import ask, changed
 from support.history import WEIGHTS, HistoryOptions, random_history
 from support.log import captured_events, check_log, logged_events
 from support.pipeline import Pipeline
-from support.writing import behind, writing
+from support.writing import after_each, writing
 
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -47,7 +47,7 @@ def test_rows_that_move_across_chunks_of_a_surrogate_key_are_read_once(
 
     with writing(pipeline, seed, options, pause_s=0.1):
         first = pipeline.passed()
-        with behind("stage_rows", move):
+        with after_each("stage_rows", move):
             result = pipeline.passed(ask(table, **{"surrogate-key": "ID"}))
         assert [one.status for one in result.signals] == ["done"]
         assert (result.snapshots[-1].chunks or 0) >= 3

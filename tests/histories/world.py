@@ -46,7 +46,7 @@ class World:
     """A pipeline, its source, and what a history has done to them.
 
     `waiting` are plans that are carried out later, `uncommitted` results that are committed later. `gapped` are tables
-    of which changes were lost before they were read.
+    whose changes were lost before they were read.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Maintenance of real Delta tables: logs are trimmed, files are rewritten where it pays, and ticks go on."""
+"""Maintenance of real Delta tables: logs are trimmed, files are rewritten where it pays, and ticks continue."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def made(spark: SparkSession, folder: Path, *days: float) -> Maintained:
 
 
 @pytest.mark.spark
-def test_old_batches_are_trimmed_and_the_next_batch_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_old_batches_are_trimmed_and_the_next_batch_continues(spark: SparkSession, tmp_path: Path) -> None:
     target = made(spark, tmp_path, 50, 40, 9, 1)
     result = target.maintain(retention_s=30 * DAY_S)
     assert names(target.steps(result)) == {"change log trim", "current state cluster", "current state compact"}

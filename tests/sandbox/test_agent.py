@@ -86,7 +86,7 @@ def test_updates_may_be_single_rows_with_the_after_image(source: Source) -> None
     ("update_as", "updated"),
     [("U", [("U", 2, 1, "b", "a")]), ("DI", [("D", 1, 1, "a", "a"), ("I", 2, None, "b", None)])],
 )
-def test_before_images_stand_beside_their_columns(
+def test_before_images_are_next_to_their_columns(
     source: Source, update_as: str, updated: list[tuple[Any, ...]]
 ) -> None:
     table = source.table(update_as=update_as, before_img_prefix="X")

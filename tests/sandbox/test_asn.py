@@ -196,7 +196,7 @@ def test_a_second_registration_of_a_table_is_refused(source: Source) -> None:
     [("NONE", None, "no table"), ("T", ["NOPE"], "no column .* NOPE"), ("T", ["C"], "no column .* C")],
     ids=["table", "column", "lob column"],
 )
-def test_what_is_not_there_cannot_be_registered_and_leaves_nothing_behind(
+def test_a_missing_table_cannot_be_registered_and_leaves_no_trace(
     source: Source, table: str, columns: list[str] | None, message: str
 ) -> None:
     schema = source.table("ID INTEGER, C CLOB").name[0]

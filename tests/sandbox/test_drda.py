@@ -66,7 +66,7 @@ class TestAccess:
         [name] = parse_objects(access.data)
         assert name.data.decode(codec) == "DNC10010".ljust(len(product))
 
-    def test_derbys_own_client_is_left_alone(self) -> None:
+    def test_derbys_own_client_is_served_as_before(self) -> None:
         sent = frame(CodePoint.ACCRDB, DdmObject(CodePoint.PRDID, b"DNC10160").encoded)
         assert client_stream().feed(sent) == sent
 
@@ -183,7 +183,7 @@ class TestCursor:
         sent = frame(command, SECTION + self.EXTRA_BLOCKS + self.ROWSET)
         assert stream.feed(sent) == sent
 
-    def test_section_prepared_anew_is_forward_only_again(self) -> None:
+    def test_section_prepared_again_is_forward_only_again(self) -> None:
         stream = client_stream()
         self.prepare(stream, self.SCROLL)
         self.prepare(stream, self.HOLD)
@@ -336,7 +336,7 @@ class TestSqlText:
             "",
         ],
     )
-    def test_everything_else_is_left_alone(self, sql: str) -> None:
+    def test_everything_else_stays(self, sql: str) -> None:
         assert rewrite_sql(sql, "SANDBOX") == sql
 
     def test_quote_in_a_database_name_is_doubled(self) -> None:

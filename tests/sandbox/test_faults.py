@@ -133,7 +133,7 @@ def test_a_retention_prune_spares_what_is_younger(source: Source) -> None:
     first, _ = table.changes()
     uow, of_first = "ASNCDC.IBMSNAP_UOW", "WHERE IBMSNAP_COMMITSEQ = ?"
     ((marker,),) = source.fetch(f"SELECT IBMSNAP_LOGMARKER FROM {uow} {of_first}", first.commit)
-    # Hours apart, the two are told apart however long the machine takes from here to the prune.
+    # They are hours apart, so a slow machine cannot confuse the two before the prune.
     source.run(f"UPDATE {uow} SET IBMSNAP_LOGMARKER = ? {of_first}", marker - timedelta(hours=2), first.commit)
     source.commit()
     assert faults.prune(source.connection, retention_s=3600).upto == first.commit
@@ -148,7 +148,7 @@ def test_a_prune_of_everything_leaves_empty_change_tables(source: Source) -> Non
     assert source.registration(table.name, "CD_OLD_SYNCHPOINT") == (pruned.upto,)
 
 
-def test_a_cold_start_empties_all_loses_what_was_not_captured_and_goes_on_higher(source: Source) -> None:
+def test_a_cold_start_empties_all_and_continues_at_a_higher_lsn(source: Source) -> None:
     table = source.table()
     insert(table, 1)
     last = source.synchpoint()[0]
@@ -168,7 +168,7 @@ def test_a_cold_start_empties_all_loses_what_was_not_captured_and_goes_on_higher
 
 
 @pytest.mark.parametrize("state", ["S", "I"])
-def test_a_table_whose_state_is_not_active_stops_and_the_others_go_on(source: Source, state: str) -> None:
+def test_a_table_whose_state_is_not_active_stops_and_the_others_continue(source: Source, state: str) -> None:
     table, other = source.table(), source.table()
     insert(table, 1)
     faults.set_state(source.connection, *table.name, state)
@@ -181,7 +181,7 @@ def test_a_table_whose_state_is_not_active_stops_and_the_others_go_on(source: So
     assert ids(table) == [1, 3]
 
 
-def test_a_table_registered_anew_has_a_fresh_change_table_of_the_same_form(source: Source) -> None:
+def test_a_table_registered_again_has_a_new_change_table_of_the_same_form(source: Source) -> None:
     table = source.table(update_as="U", before_img_prefix="X", columns=["ID"])
     insert(table, 1)
     faults.reregister(source.connection, *table.name)

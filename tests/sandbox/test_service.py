@@ -189,7 +189,7 @@ class TestJcc:
 
 
 class TestBrokenClients:
-    def test_clients_killed_in_mid_request_leave_nothing_behind(
+    def test_clients_killed_during_a_request_leave_no_threads(
         self, sandbox: Sandbox, jcc_found: dict[str, str], connection: Connection
     ) -> None:
         service = psutil.Process(sandbox.state.pid)
@@ -263,7 +263,7 @@ class TestLife:
             assert insert_one(following) == 2
         sandbox.stop()
 
-    def test_stop_ends_a_derby_that_a_killed_service_never_told_of(self, tmp_path: Path, sandbox_jars: str) -> None:
+    def test_stop_ends_a_derby_that_a_killed_service_never_recorded(self, tmp_path: Path, sandbox_jars: str) -> None:
         settings = DerbySettings(derby_home(tmp_path), find_jars(Path(sandbox_jars)), free_port(), "u", "p")
         beside = replace(settings, home=tmp_path / "data beside", port=free_port())
         told_of, other = DerbyServer(settings), DerbyServer(beside)
@@ -286,7 +286,7 @@ class TestLife:
         assert again.state == Sandbox.find(sandbox.folder).state
         assert again.state.pid == sandbox.state.pid
 
-    def test_missing_jars_are_told_before_anything_starts(self, tmp_path: Path) -> None:
+    def test_missing_jars_are_reported_before_anything_starts(self, tmp_path: Path) -> None:
         with pytest.raises(DerbyError, match="db2cdc jars --sandbox"):
             Sandbox.start(tmp_path / "sandbox", jars=str(tmp_path))
         assert not (tmp_path / "sandbox").exists()

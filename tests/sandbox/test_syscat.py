@@ -177,7 +177,7 @@ def test_cardinality_follows_the_rows(connection: Connection) -> None:
     assert 80 <= card <= 140
 
 
-def test_a_table_created_anew_has_another_number(connection: Connection) -> None:
+def test_a_table_created_again_has_another_number(connection: Connection) -> None:
     select = "SELECT TBSPACEID, TABLEID FROM SYSCAT.TABLES WHERE TABSCHEMA = 'CAT' AND TABNAME = 'AGAIN'"
     numbers = []
     for _ in range(2):

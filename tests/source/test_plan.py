@@ -42,7 +42,7 @@ Given = int | Lsn | Offset | Exception | None
 class MemoryOffsets(support.memory_offsets.MemoryOffsets):
     """Offsets of a test, by table name. An exception represents an unreadable entry.
 
-    `written` are the offsets of which a plan has found out something.
+    `written` are the offsets that a plan has changed.
     """
 
     def __init__(self, control: ControlTables, summary: PipelineSummary | None = None, /, **numbers: Given) -> None:

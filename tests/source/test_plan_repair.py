@@ -179,7 +179,7 @@ def test_a_table_that_is_to_be_restarted_is_rejected(planner: RepairPlanner) -> 
     assert "its restart is requested, which replaces its state. Let a tick run first." in rejected.error
 
 
-def test_the_other_tables_go_on_where_one_is_damaged(planner: RepairPlanner) -> None:
+def test_the_other_tables_continue_where_one_is_damaged(planner: RepairPlanner) -> None:
     planner.kept.damaged.add(planner.control.table("B"))
     assert [task.table.name for task in planner.spec().tables] == ["A"]
     planner.change("A", restart=True)

@@ -34,7 +34,7 @@ def test_all_comparable_tables_are_planned(
     spec = plan_verification(source, chosen, VerifyRequest("v", show_keys=True, budget_s=3.0))
     assert sorted(names(spec)) == ["ITEMS", "ORDERS"]
     reasons = {excluded.table.name: excluded.error for excluded in spec.excluded}
-    assert "it has no key, so its rows cannot be told apart. Compare its counts (--quick)" in reasons["KEYLESS"]
+    assert "it has no key, so its rows cannot be matched one by one. Compare its counts (--quick)" in reasons["KEYLESS"]
     assert "its snapshots read a select" in reasons["PART"]
     assert (spec.verification, spec.show_keys, spec.budget_s, spec.rejected) == ("v", True, 3.0, ())
 
@@ -46,13 +46,13 @@ def test_counts_need_no_key(source: CountingSource, control: ControlTables, chos
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("KEYLESS", "cannot be verified: it has no key"), ("PART", "a select of"), ("NONE", "is not a captured table")],
 )
 def test_a_named_table_that_cannot_be_compared_is_refused(
-    source: CountingSource, control: ControlTables, chosen: PipelineConfig, name: str, told: str
+    source: CountingSource, control: ControlTables, chosen: PipelineConfig, name: str, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         plan_verification(source, chosen, VerifyRequest("v", [str(control.table(name))]))
 
 

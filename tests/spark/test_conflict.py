@@ -47,7 +47,7 @@ def rows(target: Replica) -> list[tuple[int, int]]:
 def held(frame: DataFrame, folder: Path) -> Iterator[tuple[DataFrame, Callable[[], None]]]:
     """Yield the frame so that its first read waits, and a function that waits for this read to begin.
 
-    The read goes on at the end of the block.
+    The read continues at the end of the block.
     """
     begun, go = folder / "begun", folder / "go"
 
@@ -88,7 +88,7 @@ MAINTENANCE = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_merge_beside_maintenance_is_repeated_and_counts_once(
+def test_a_merge_during_maintenance_is_repeated_and_counts_once(
     target: Replica, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growth, version = merge_beside(target, tmp_path, MAINTENANCE[name])
@@ -111,7 +111,7 @@ def test_without_a_repetition_a_merge_loses_to_an_optimize(
 
 
 @pytest.mark.spark
-def test_an_append_beside_a_change_of_properties_is_repeated(
+def test_an_append_during_a_change_of_properties_is_repeated(
     target: Replica, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, frame = (

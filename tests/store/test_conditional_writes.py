@@ -41,7 +41,7 @@ def test_the_register_on_s3_keeps_the_contract(new_stored: Callable[..., StoredP
     assert "IT HOLDS" in new_stored().python(CONTRACT)
 
 
-def test_delta_alone_loses_a_commit_when_two_drivers_meet(new_stored: Callable[..., StoredPipeline]) -> None:
+def test_delta_without_a_lease_loses_a_commit_when_two_drivers_meet(new_stored: Callable[..., StoredPipeline]) -> None:
     """Once this fails, Delta commits by conditional writes, and the lease can go."""
     first, second = new_stored(), new_stored()
     first.python(APPEND.format(first=0))

@@ -70,7 +70,7 @@ def test_it_holds_all_that_its_modules_and_the_jobs_import(tmp_path: Path) -> No
     assert {name.replace(".", "/") for name in imported} <= held | {name.removesuffix("/__init__") for name in held}
 
 
-def test_it_imports_with_nothing_beside_it(tmp_path: Path) -> None:
+def test_it_imports_without_other_packages(tmp_path: Path) -> None:
     bundle = build_bundle(tmp_path)
     command = [sys.executable, "-c", IMPORT_PURE, str(bundle)]
     done = subprocess.run(command, cwd=tmp_path, env=outside(), capture_output=True, text=True, timeout=60)

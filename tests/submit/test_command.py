@@ -16,13 +16,13 @@ LSN = Lsn(bytes(16))
 DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 
 
-def test_both_jvms_run_in_utc_whatever_else_they_are_told() -> None:
+def test_both_jvms_run_in_utc_with_any_other_options() -> None:
     conf = spark_conf(extra={DRIVER: "-Duser.timezone=America/New_York --add-opens a --add-opens b"})
     assert conf[DRIVER] == "-Duser.timezone=America/New_York --add-opens a --add-opens b -Duser.timezone=UTC"
     assert conf[EXECUTOR] == "-Duser.timezone=UTC"
 
 
-def test_logging_is_told_to_the_driver_alone() -> None:
+def test_only_the_driver_gets_logging_options() -> None:
     conf = spark_conf(log4j="/x/log4j2.properties")
     assert "-Dlog4j2.configurationFile=/x/log4j2.properties" in conf[DRIVER]
     assert "log4j" not in conf[EXECUTOR]
@@ -65,7 +65,7 @@ def test_a_job_is_short_with_few_changes_and_small_tables(
     assert JobSpec("p", "r", "0a", 0, "/lake", source, CapturePosition(LSN, "", "", 0.0), (task,)).is_short is short
 
 
-def test_delta_is_set_up_beside_other_extensions() -> None:
+def test_delta_is_set_up_with_other_extensions() -> None:
     conf = spark_conf(extra={"spark.sql.extensions": "a.B"})
     assert conf["spark.sql.extensions"] == "a.B,io.delta.sql.DeltaSparkSessionExtension"
     assert conf["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"

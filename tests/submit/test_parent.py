@@ -113,7 +113,7 @@ def test_job_that_comes_after_its_parents_death_ends_too(tmp_path: Path) -> None
     assert not (tmp_path / "pid").exists() or all(map(is_gone, pids_in(tmp_path)))
 
 
-def test_job_of_a_living_parent_comes_to_its_end(tmp_path: Path) -> None:
+def test_a_job_with_a_living_parent_ends_by_itself(tmp_path: Path) -> None:
     with started(tmp_path, sleep=0.5) as parent:
         assert parent.wait(30) == 0
     assert not Path((tmp_path / "spec").read_text()).parent.exists()

@@ -186,7 +186,7 @@ def test_spark_finds_its_home_and_this_python() -> None:
     assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
-def test_a_named_spark_and_a_chosen_python_are_left_alone() -> None:
+def test_a_named_spark_and_a_chosen_python_are_used() -> None:
     env = spark_environment("/opt/spark/bin/spark-submit", "yarn", {"PYSPARK_PYTHON": "/p"})
     assert env["PYSPARK_PYTHON"] == "/p"
     assert not {"SPARK_HOME", "SPARK_LOCAL_IP"} & set(env)

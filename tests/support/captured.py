@@ -30,7 +30,7 @@ class Change:
 
 
 class Source:
-    """One connection to a sandbox and an agent that captures when it is told to."""
+    """One connection to a sandbox and an agent that captures when a test asks it to."""
 
     def __init__(self, sandbox: Sandbox, **options: Any) -> None:
         self.sandbox = sandbox

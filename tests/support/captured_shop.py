@@ -39,7 +39,7 @@ class Captured:
         faults.set_state(self._connection, table.schema, table.name, state)
 
     def synchpoint(self) -> Lsn:
-        """Return a position behind everything so far, once capture has reached it."""
+        """Return a position after everything so far, once capture has reached it."""
         return Lsn(await_captured(self._connection))
 
     def close(self) -> None:

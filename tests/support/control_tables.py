@@ -1,6 +1,6 @@
 """Control tables of SQL Replication filled by hand, so that a test says exactly what capture has done.
 
-They stand in the sandbox's database beside no agent; SYSCAT's tables (the sandbox's own schema for them) hold what the
+They are in the sandbox's database, without an agent. SYSCAT's tables (the sandbox's own schema for them) hold what the
 test says. Every instance has an ASN schema and a source schema of its own.
 """
 

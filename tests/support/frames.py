@@ -23,7 +23,7 @@ SEEDED = TableSchema(
     ),
     ("SEED", "ID"),
 )
-"""A table that holds the rows of many histories of one key column, told apart by SEED."""
+"""A table that holds the rows of many histories of one key column. SEED is the number of the history."""
 
 SEEDED_TEXT = replace(SEEDED, columns=(SEEDED.columns[0], Column("ID", "VARCHAR", 10, 0, False), *SEEDED.columns[2:]))
 """The same with a text as key."""

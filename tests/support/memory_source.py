@@ -1,4 +1,4 @@
-"""A source in memory, behind the same port as Db2: tables, change tables, a capture agent and its watermark."""
+"""A source in memory, with the same port as Db2: tables, change tables, a capture agent and its watermark."""
 
 from __future__ import annotations
 

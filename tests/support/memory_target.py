@@ -1,4 +1,4 @@
-"""A target in memory, behind the same ports as Delta: batch log, change logs and states."""
+"""A target in memory, with the same ports as Delta: batch log, change logs and states."""
 
 from __future__ import annotations
 

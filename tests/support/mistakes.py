@@ -14,7 +14,7 @@ MISTAKES = (
     "last operation per key wins",
     "no sweep",
     "sweep by commit alone",
-    "applied behind the high mark",
+    "applied after the high mark",
     "window by positions",
     "any event is a sign of life",
     "what is left unchanged is unknown",

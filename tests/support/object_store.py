@@ -62,7 +62,7 @@ class ObjectStore:
             self.release()
 
     def release(self) -> None:
-        """Let all held requests go on."""
+        """Let all held requests continue."""
         self._control("release")
 
     def await_held(self, timeout_s: float = 240) -> None:

@@ -145,7 +145,7 @@ class SnapshotModel:
         self.staged.pop(0)
         if self.mode == "read_only" and not self.mistake.startswith("high"):
             high = self.fence
-        if self.mistake != "applied behind the high mark":
+        if self.mistake != "applied after the high mark":
             high = max(high, self.applied)
         if self.mistake.startswith("staged"):
             group = replace(group, rows=tuple(self._read(group.chunk, self.writes, self.writes)))

@@ -67,7 +67,7 @@ def in_turn(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: 
         yield
 
 
-def behind(point: Failpoint, write: Callable[[int], object]) -> AbstractContextManager[None]:
+def after_each(point: Failpoint, write: Callable[[int], object]) -> AbstractContextManager[None]:
     """Call `write` with each call's number after a failpoint. So fast and slow machines do the same writes."""
     numbers = itertools.count(1)
     return failpoint_action(point, after=lambda _: write(next(numbers)))
@@ -75,10 +75,10 @@ def behind(point: Failpoint, write: Callable[[int], object]) -> AbstractContextM
 
 def in_window(pipeline: Pipeline, *statements: str) -> AbstractContextManager[None]:
     """Have statements captured in a block's first window of a snapshot: after its low mark, before its read."""
-    return behind("catch_up", lambda number: changed(pipeline, *statements) if number == 1 else None)
+    return after_each("catch_up", lambda number: changed(pipeline, *statements) if number == 1 else None)
 
 
-def beside(point: Failpoint, act: Callable[[], object]) -> AbstractContextManager[None]:
+def once_before(point: Failpoint, act: Callable[[], object]) -> AbstractContextManager[None]:
     """Call `act` once, before a failpoint is first reached. It is what another run does while this one hangs there."""
     acts = [act]
 

@@ -82,7 +82,7 @@ def test_time_in_which_the_holders_machine_was_suspended_counts() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "no JSON"])
-def test_a_text_that_nobody_understands_expires_too(text: str) -> None:
+def test_an_unknown_text_expires_too(text: str) -> None:
     register = MemoryRegister(RegisterContent("t", text))
     acquired(register, "run B")
     assert register.found is not None

@@ -220,7 +220,7 @@ def test_a_state_that_another_writer_changed_is_refused(table: Table) -> None:
 
 
 @BY_TWIN
-def test_a_trimmed_change_log_goes_on(table: Table) -> None:
+def test_a_trimmed_change_log_continues(table: Table) -> None:
     table.begin({1: 10, 2: 20})
     assert not table.twin.horizon().is_trimmed
     table.twin.commit({1: 11})

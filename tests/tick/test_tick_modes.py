@@ -66,7 +66,7 @@ def test_skipped_snapshot_is_not_reported_once_the_table_is_snapshotted() -> Non
 
 
 def test_mode_without_streaming_pulls_changes_only_for_a_snapshot() -> None:
-    """Changes that no tick pulls are missed by a snapshot only, which cannot tell which rows they moved."""
+    """Only a snapshot misses changes that no tick pulls: it does not know which rows they moved."""
     pipeline = in_mode("initial_only", A)
     pipeline.passed()
     pipeline.change(A, 9, 5)

@@ -1,4 +1,4 @@
-"""Verifications in memory while writers and ticks go on: damage is always found, and nothing else is ever reported."""
+"""Verifications in memory while writers and ticks run: damage is always found, and nothing else is ever reported."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The source's clock: how its local time becomes UTC.
 
 IBMSNAP_LOGMARKER is the time of a commit by the local clock of the source. When summer time ends that clock is set
-back, and shows one hour twice. Within that hour only the order of commits tells the two passes apart.
+back, and shows one hour twice. Within that hour only the order of commits separates the two passes.
 """
 
 from __future__ import annotations

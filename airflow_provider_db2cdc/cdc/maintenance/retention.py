@@ -92,8 +92,8 @@ def log_needs(
     """Return what a table's change log is needed for.
 
     That is open snapshots, planned batches that are not applied, and the batches after that of the oldest manifest row
-    (`manifest`): a reader may continue from its versions by the log. `published` is the table's last published chunk
-    range. The journal may not have the progress of its snapshot yet.
+    (`manifest`). A reader may continue from that row's versions by the log. `published` is the table's last published
+    chunk range. The journal may not have the progress of its snapshot yet.
     """
     needs = [] if manifest is None else [LogNeed(manifest + 1)]
     needs += [LogNeed(_first_of_batch(planned)) for planned in pending if planned.table == table]

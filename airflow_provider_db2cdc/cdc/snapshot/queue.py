@@ -245,7 +245,7 @@ def _check_unused(queue: SnapshotQueue, signal: Signal) -> None:
 def _requested(
     queue: SnapshotQueue, signal: Signal, request: ExecuteSnapshot, tables: tuple[TableSnapshot, ...], at_ms: int
 ) -> Snapshot:
-    # With equal times the journal could not tell which of two was requested first.
+    # With equal times the journal would not show which of two was requested first.
     later_ms = max((snapshot.started_at_ms + 1 for snapshot in _requested_snapshots(queue, None)), default=0)
     return Snapshot(signal.id, request.kind, tables, signal.channel, started_at_ms=max(at_ms, later_ms))
 

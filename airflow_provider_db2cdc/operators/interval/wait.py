@@ -23,7 +23,7 @@ def passing_trigger(
 ) -> Db2CdcChangeTrigger:
     """Return the trigger that fires once capture has passed the end of an interval. It has no deadline.
 
-    The summary tells it what earlier plans know of the source's clock.
+    The summary has what earlier plans know of the source's clock.
     """
     texts: dict[Document, str | None] = {"summary": offsets.summary().to_json()}
     needed = config.model_dump(mode="json", include=NEEDED)

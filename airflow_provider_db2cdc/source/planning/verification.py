@@ -101,8 +101,8 @@ def _reasons(
             )
         elif not schema.key and not quick:
             reasons[table] = (
-                "it has no key, so its rows cannot be told apart. Compare its counts (--quick), or name columns whose "
-                f"values are unique with {KEY_PROPERTY} ('{name_of(table)}:<column>,<column>')"
+                "it has no key, so its rows cannot be matched one by one. Compare its counts (--quick), or name "
+                f"columns whose values are unique with {KEY_PROPERTY} ('{name_of(table)}:<column>,<column>')"
             )
     return {table: RejectedTable(table, f"{reason}.") for table, reason in reasons.items()}
 

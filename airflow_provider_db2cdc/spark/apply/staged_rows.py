@@ -1,7 +1,7 @@
 """Rows that a snapshot has read, kept by Spark's executors until their batch is applied.
 
-They belong to the run that read them. If the run dies, the next one reads their chunks again: Db2 has the rows, and a
-durable copy of each row would cost more than the few reads that it saves.
+They belong to the run that read them. If the run dies, the next one reads their chunks again. A durable copy of each
+row would cost more than the few reads that it saves.
 """
 
 from __future__ import annotations

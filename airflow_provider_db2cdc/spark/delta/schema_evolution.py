@@ -86,7 +86,7 @@ def check_same_columns(spark: SparkSession, schema: TableSchema, state: DeltaNam
         away = "move the target's tables of it away and " if lost else ""
         raise TargetError(
             f"{schema.table}: it has no key, and its columns are no longer those of its target: "
-            f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
+            f"{', '.join(sorted(lost | gained))}. These columns identify its rows",
             f"Have it snapshotted again: {away}run {restart_hint(schema.table)}.",
         )
 
