@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("airflow_provider_db2cdc")
@@ -73,17 +71,11 @@ class Mutant:
 
 
 def read_mutants() -> list[Mutant]:
-    """Return the mutants of all lists, in their order."""
+    """Return the mutants of all lists, in their order. An entry with a field that it does not take is an error."""
     documents = [tomllib.loads(path.read_text("utf-8")) for path in sorted(LISTS.glob("*.toml"))]
     return [
-        _mutant(entry, **{name: value for name, value in group.items() if name != "mutant"})
+        Mutant(promise=group["promise"], tests=tuple(group["tests"]), **entry)
         for document in documents
         for group in document["group"]
         for entry in group["mutant"]
     ]
-
-
-def _mutant(entry: Mapping[str, Any], promise: str, tests: Sequence[str]) -> Mutant:
-    """Return an entry of a group. An entry with a field that it does not take is an error."""
-    fields = {"tests": tests, **entry}
-    return Mutant(promise=promise, tests=tuple(fields.pop("tests")), **fields)
