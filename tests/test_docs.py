@@ -113,12 +113,17 @@ def test_every_make_target_is_in_the_makefile() -> None:
 
 
 @cache
-def _app_of_a_clone() -> typer.Typer:
+def _command_of_a_clone() -> Any:
     """The command line with the commands that only a clone has."""
     whole = typer.Typer()
     whole.registered_commands, whole.registered_groups = [*app.registered_commands], [*app.registered_groups]
     add_to(whole)
-    return whole
+    return typer.main.get_command(whole)
+
+
+@cache
+def _sandbox_command() -> Any:
+    return typer.main.get_command(sandbox_app)
 
 
 def leaf_of(words: Sequence[str]) -> tuple[Any, list[str]]:
@@ -126,11 +131,11 @@ def leaf_of(words: Sequence[str]) -> tuple[Any, list[str]]:
 
     :raises LookupError: there is none of that name.
     """
-    found: Any = typer.main.get_command(_app_of_a_clone())
+    found = _command_of_a_clone()
     rest = [word for word in words if word != "--debug"]
     while rest and not rest[0].startswith("-") and hasattr(found, "commands"):
         name, *rest = rest
-        found = typer.main.get_command(sandbox_app) if name == "sandbox" else found.commands[name]
+        found = _sandbox_command() if name == "sandbox" else found.commands[name]
     return found, rest
 
 

@@ -53,12 +53,12 @@ def test_parts_come_from_a_newcomers_to_a_maintainers(small: Path) -> None:
     assert list(dict.fromkeys(links)) == [name.replace(".md", ".html") for name in expected]
 
 
-@pytest.mark.parametrize("link", ["no.md", "glossary.md#no", "#no", "../no.py", "/glossary.md"])
-def test_a_broken_link_fails_the_build(small: Path, link: str) -> None:
-    (small / "docs" / "index.md").write_text(f"# Home\n\n[broken]({link})\n")
+def test_each_broken_link_fails_the_build(small: Path) -> None:
+    links = ["no.md", "glossary.md#no", "#no", "../no.py", "/glossary.md"]
+    (small / "docs" / "index.md").write_text("# Home\n\n" + "".join(f"[broken]({link})\n" for link in links))
     done = build(small, small / "site")
     assert done.returncode == 1
-    assert link.partition("#")[0] in done.stderr
+    assert [link for link in links if f"'{link}'" not in done.stderr] == []
 
 
 def test_a_link_out_of_the_docs_needs_the_repositorys_address(small: Path) -> None:
