@@ -68,6 +68,17 @@ def test_repeated_request_that_a_tick_has_consumed_changes_nothing(offsets: Memo
     assert offsets.get(A) == consumed
 
 
+def test_repeated_request_that_a_tick_has_consumed_replaces_no_newer_one(offsets: MemoryOffsets) -> None:
+    keep("restart", [A], offsets, "first")
+    offsets.put(replace(OFFSET, revision="first"))
+    keep("restore", [A], offsets, "second")
+    newer = offsets.get(A)
+    assert newer is not None
+    assert newer.restore
+    keep("restart", [A], offsets, "first")
+    assert offsets.get(A) == newer
+
+
 @pytest.mark.parametrize(("action", "tables"), [("restart", [A, B, C]), ("restore", [B, C])])
 def test_all_failed_tables_are_those_that_the_action_helps(
     offsets: MemoryOffsets, action: OffsetAction, tables: list[TableId]

@@ -170,3 +170,14 @@ def test_missing_offset_stops_its_table_until_it_is_recovered(caplog: pytest.Log
     assert f"the offset of {A} was missing" in caplog.text
     assert pipeline.offsets.get(A) is not None
     pipeline.finish()
+
+
+def test_a_second_try_of_mode_always_continues_its_snapshot() -> None:
+    pipeline = in_mode("always", A, rows=9)
+    pipeline.passed()
+    pipeline.set(snapshot_group_chunks=1)
+    spec, before = pipeline.plan(), pipeline.reads(A)
+    with killed("publish_group", "after", at=2):
+        pipeline.run(spec)
+    pipeline.commit(pipeline.run(spec))
+    assert pipeline.reads(A) - before == dict.fromkeys(range(9), 1), "each row was published once more"
