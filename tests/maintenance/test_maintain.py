@@ -229,11 +229,12 @@ def test_rows_of_the_journal_are_chosen_by_the_plain_rule(spark: SparkSession) -
     kinds = ("signal", "snapshot", "begun", "skipped", "bounds", "notification")
     rows = []
     for seq in range(1, 301):
-        kind, name = rng.choice(kinds), rng.choice("abc")
+        # The newest rows of d to g are old enough to be deleted, if the rule did not keep them.
+        kind, name = rng.choice(kinds), rng.choice("abc" if seq > 100 else "abcdefg")
         id_ = f'["{name}", "S", "T", "f"]' if kind == "bounds" else name
         rows.append((seq, "run", kind, id_, "{}", rng.randrange(100)))
     newest = {(kind, id_): seq for seq, _, kind, id_, _, _ in rows}
-    trim = JournalTrim(60, 250, frozenset("a"), 240)
+    trim = JournalTrim(60, 250, frozenset("ad"), 240)
     wanted = [
         seq
         for seq, _, kind, id_, _, at_ms in rows
