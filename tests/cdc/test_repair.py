@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.memory_source import lsn
 
@@ -9,6 +11,7 @@ from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, begins
 from airflow_provider_db2cdc.cdc.repair.pulled import Beginning, pulled_ranges
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, PlannedRepair, Replay
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import DeleteMissing, KeyedChunks
 from airflow_provider_db2cdc.cdc.table import TableId
 
 IDENTITY = CaptureIdentity("C", "1", "1", "0")
@@ -42,6 +45,12 @@ def test_a_repair_begins_no_table() -> None:
     repair = PlannedRepair(Replay(), Findings())
     assert begins(planned(1, 5, 5))
     assert not begins(planned(1, 5, 5, repair))
+
+
+def test_the_deletion_of_missing_rows_begins_no_table() -> None:
+    deletion = DeleteMissing("initial-1", "initial", 0, 0, lsn(1), 0, 0, "f")
+    assert begins(replace(planned(3, 9, 9), chunk_range=KeyedChunks("initial-1", "initial", 0, 0, lsn(1), 0, 0, "f")))
+    assert not begins(replace(planned(3, 9, 9), chunk_range=deletion))
 
 
 def test_ranges_are_those_since_the_newest_beginning() -> None:

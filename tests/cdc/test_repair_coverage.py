@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.memory_source import lsn
 
-from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
 from airflow_provider_db2cdc.cdc.repair.coverage import Coverage, check_replayable, find_coverage
 from airflow_provider_db2cdc.cdc.repair.pulled import Beginning
@@ -61,6 +61,12 @@ def test_a_table_that_began_after_the_horizon_has_lost_nothing_since() -> None:
     """Its source was restored, and uses its LSNs again."""
     covered = find_coverage(WORK, Beginning(lsn(5), 6, 7), TRIMMED, lsn(50), True)
     assert covered == Coverage(span(10, 30), 6, 6)
+
+
+def test_a_beginning_of_an_earlier_history_does_not_limit_a_trimmed_log() -> None:
+    """Its LSNs may be greater, or of another length."""
+    for after in (lsn(900), Lsn(bytes(10))):
+        assert find_coverage(WORK, Beginning(after, 2, 7), TRIMMED, lsn(50), has_key=True).span == span(20, 30)
 
 
 def test_copies_are_not_counted_from_a_trimmed_log() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow_provider_db2cdc.cdc.maintenance.ledger_trim import JournalRow, JournalTrim, LedgerTrim, ledger_trim
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogAge, LogHorizon, find_horizon, log_needs
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch, build_history
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch, begins, build_history
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -67,7 +67,13 @@ def _trim_ledger(target: MemoryTarget) -> None:
     for table, last in history.last.items():
         chunks = history.chunk_ranges[table][1].batch if table in history.chunk_ranges else None
         with_offset = [planned.batch for planned in target.planned if planned.table == table and planned.has_offset]
-        kept = {"chunks": chunks, "offset": max(with_offset, default=None), "first": first}
+        begun = [planned.batch for planned, _ in history.applied[table] if begins(planned)]
+        kept = {
+            "chunks": chunks,
+            "offset": max(with_offset, default=None),
+            "begun": max(begun, default=None),
+            "first": first,
+        }
         trim = ledger_trim(table, log_horizon(target, table).batch, last.batch, kept)
         trims |= {} if trim is None else {table: trim}
     target.planned[:] = [row for row in target.planned if not _is_trimmed(trims, row)]

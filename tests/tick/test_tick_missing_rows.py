@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.crash import killed
+from support.crash import killed, once
 from support.memory_pipeline import MemoryPipeline, filled
 from support.memory_source import MemorySource
 from support.request import execute
@@ -56,3 +56,48 @@ def test_table_without_a_key_that_changes_during_each_read_fails() -> None:
     [shown] = [snapshot for snapshot in result.snapshots if snapshot.id == "ask"]
     assert [table.status for table in shown.tables] == ["reading"], "the next tick reads it again"
     finish(pipeline)
+
+
+def over_an_abandoned_batch() -> MemoryPipeline:
+    """Return a pipeline whose table begins again over a batch that died. Its snapshot ends with a deletion."""
+    pipeline = filled(A)
+    pipeline.passed()
+    pipeline.change(A, 1, 5)
+    with killed("merge_state", "before"):
+        pipeline.run(pipeline.plan())
+    pipeline.restart(A)
+    return pipeline
+
+
+def write_as_another(pipeline: MemoryPipeline, id_: int, value: int) -> None:
+    """Change a row of the state as a writer that is no pipeline does."""
+    target = pipeline.target
+    [(key, at)] = [(key, at) for key, (row, at) in target.state[A].items() if row[0] == id_]
+    target.put_rows(A, {key: ((id_, value), at)}, is_own=False)
+
+
+def test_a_foreign_change_before_the_deletion_stops_the_table() -> None:
+    pipeline = over_an_abandoned_batch()
+    spec = pipeline.plan()
+    with killed("settle_table_snapshot", "after", 2):
+        pipeline.run(spec)
+    write_as_another(pipeline, 3, 999)
+    [failed] = pipeline.run(spec).failed
+    assert "somebody else has changed its current state" in failed.error
+
+
+def test_a_foreign_change_within_the_tick_of_the_deletion_stops_the_table() -> None:
+    pipeline = over_an_abandoned_batch()
+    with once("settle_table_snapshot", "after", lambda: write_as_another(pipeline, 3, 999), 2):
+        [failed] = pipeline.tick().failed
+    assert "somebody else has changed its current state" in failed.error
+
+
+def test_the_newest_applied_commit_is_known_after_the_deletion() -> None:
+    """By it a plan notices that the source was restored."""
+    pipeline = over_an_abandoned_batch()
+    with once("stage_chunks", "after", lambda: pipeline.change(A, 1, 6)):
+        pipeline.passed()
+    offset = pipeline.offsets.get(A)
+    assert offset is not None
+    assert offset.commit_lsn is not None

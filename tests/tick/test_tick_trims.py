@@ -96,3 +96,17 @@ def test_a_trim_keeps_what_is_younger_than_the_retention(age: int) -> None:
     pipeline.change(A, 10, None)
     pipeline.passed()
     assert pipeline.images(A) == pipeline.source.images(A)
+
+
+def test_the_batch_that_began_a_table_again_stays() -> None:
+    """A backfill compares commits since then. LSNs of an earlier history may be greater, or have another length."""
+    pipeline = filled(A)
+    pipeline.passed()
+    pipeline.restart(A)
+    begun = pipeline.passed().tables[0].batch
+    for value in range(1, 4):
+        pipeline.change(A, 1, value)
+        pipeline.passed()
+    trim(pipeline)
+    assert log_horizon(pipeline.target, A).batch > (begun or 0)
+    assert begun in [planned.batch for planned in pipeline.target.planned]

@@ -13,8 +13,8 @@ from airflow_provider_db2cdc.cdc.table import TableId
 class LedgerTrim:
     """The rows of one table in the batch log and the commit log that may be deleted: those before batch `before`.
 
-    `kept` are earlier batches that stay. They say which chunks were published last, and that a plan has found an
-    offset.
+    `kept` are earlier batches that stay. They say which chunks were published last, that a plan has found an offset,
+    and where the table's present history begins.
     """
 
     table: TableId

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.repair.repair import PlannedRepair, RepairKind
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing
 from airflow_provider_db2cdc.cdc.table import TableId
 
 
@@ -106,9 +106,10 @@ def begins(planned: PlannedBatch) -> bool:
     """Whether a batch begins a table, with a snapshot or without one.
 
     A redo of the batch must come to the same answer, and the table is not new any more by then. So only the batch
-    decides: no other batch has an empty range and no rows, except a repair.
+    decides: no other batch has an empty range and no rows, except a repair. The deletion of missing rows ends a
+    snapshot, and begins nothing.
     """
-    if planned.repair is not None:
+    if planned.repair is not None or isinstance(planned.chunk_range, DeleteMissing):
         return False
     chunk_range = planned.chunk_range
     return (

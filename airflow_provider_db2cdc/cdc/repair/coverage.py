@@ -61,7 +61,7 @@ def find_coverage(
     span = (
         None
         if beginning is None or upto is None
-        else _span(work, max(beginning.after, trimmed or beginning.after), upto)
+        else _span(work, beginning.after if trimmed is None else trimmed, upto)
     )
     return Coverage(span, horizon.batch, pulled_since, compares_rows, note)
 

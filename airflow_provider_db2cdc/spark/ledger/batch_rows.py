@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pyspark.sql import Row
+from pyspark.sql import Column, Row
+from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
@@ -117,3 +118,11 @@ def applied_batch(row: Row) -> AppliedBatch:
         repair=row["repair"],
         **{name: row[name] for name in COUNTED},
     )
+
+
+def begins_table() -> Column:
+    """Return whether a row of the batch log begins its table, as `cdc.offset.batch_history.begins` says."""
+    kind, number, type_ = (F.get_json_object("chunk_range", f"$.{name}") for name in ("snapshot_kind", "first", "type"))
+    is_first_group = (kind == "initial") & (number == "0") & (type_ != "delete_missing")
+    begins = F.when(F.col("chunk_range").isNull(), F.col("after_lsn") == F.col("upto_lsn")).otherwise(is_first_group)
+    return F.col("repair").isNull() & begins

@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, owner_of
 from airflow_provider_db2cdc.spark.delta.table_io import load, table_exists, table_properties
-from airflow_provider_db2cdc.spark.ledger.batch_rows import planned_batch
+from airflow_provider_db2cdc.spark.ledger.batch_rows import begins_table, planned_batch
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
 
 NAME = ("schema", "table")
@@ -92,8 +92,15 @@ def _read_batches(
         F.min(F.when(is_young, F.col("batch"))).alias("first_young"),
         F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("chunks"),
     )
-    planned = batches.groupBy(*NAME).agg(
-        F.max(F.when(F.col("has_offset"), F.col("batch"))).alias("offset"), F.min("batch").alias("first")
+    is_applied = commits.select(*NAME, "batch", F.lit(True).alias("is_applied")).distinct()
+    planned = (
+        batches.join(is_applied, [*NAME, "batch"], "left")
+        .groupBy(*NAME)
+        .agg(
+            F.max(F.when(F.col("has_offset"), F.col("batch"))).alias("offset"),
+            F.max(F.when(F.col("is_applied") & begins_table(), F.col("batch"))).alias("begun"),
+            F.min("batch").alias("first"),
+        )
     )
     rows = planned.join(applied, [*NAME], "left").collect()
     first = min((int(row["first"]) for row in rows), default=0)
@@ -106,7 +113,8 @@ def _read_batches(
 def _facts(row: Row, first: int, published: ChunkRange | None) -> TableFacts:
     """Return the facts of one table. A table without an applied batch has no batch that is old enough."""
     age = LogAge(row["last"] or 0, row["first_young"])
-    return TableFacts(age, {"chunks": row["chunks"], "offset": row["offset"], "first": first}, published)
+    kept = {"chunks": row["chunks"], "offset": row["offset"], "begun": row["begun"], "first": first}
+    return TableFacts(age, kept, published)
 
 
 def _planned(batches: DataFrame, applied: DataFrame, condition: Column) -> tuple[PlannedBatch, ...]:

@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.repair.pulled import Beginning
 from airflow_provider_db2cdc.cdc.repair.repair import Repair
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
+from airflow_provider_db2cdc.spark.ledger.batch_rows import begins_table
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def read_pulled_batches(replica: Replica, work: Repair) -> PulledBatches:
     counted = applied.select("batch", events).groupBy("batch").agg(F.max("events").alias("events"))
     batches = planned.where("repair IS NULL").join(counted, "batch")
     facts = F.struct("batch", "after_lsn", "planned_at_ms")
-    newest = F.max_by(facts, F.when(_begins(), F.col("batch"))).alias("newest")
+    newest = F.max_by(facts, F.when(begins_table(), F.col("batch"))).alias("newest")
     logged = F.sum(F.when(_overlaps(work), F.col("events"))).alias("logged")
     [row] = batches.agg(newest, F.min_by(facts, "batch").alias("oldest"), logged).collect()
     first = row["newest"] or row["oldest"]
@@ -53,13 +54,6 @@ def read_pulled_batches(replica: Replica, work: Repair) -> PulledBatches:
         None if first is None else Beginning(Lsn.parse(first["after_lsn"]), first["batch"], first["planned_at_ms"])
     )
     return PulledBatches(batches.select("batch", "after_lsn", "upto_lsn"), beginning, row["logged"] or 0)
-
-
-def _begins() -> Column:
-    """Return whether a batch begins its table, as `cdc.offset.batch_history.begins` says."""
-    kind, number = (F.get_json_object("chunk_range", f"$.{name}") for name in ("snapshot_kind", "first"))
-    is_first_group = (kind == "initial") & (number == "0")
-    return F.when(F.col("chunk_range").isNull(), F.col("after_lsn") == F.col("upto_lsn")).otherwise(is_first_group)
 
 
 def _overlaps(work: Repair) -> Column:
