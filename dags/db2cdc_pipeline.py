@@ -2,7 +2,7 @@
 
 The command line takes the same file (`db2cdc tick --config ...`). The DAG reaches Db2 and Spark by Airflow's own
 connections. It therefore ignores the file's `database` (which needs no password here), `driver.*` and `spark.master`.
-It uses the other `spark` settings.
+It uses `database.time.zone` and the other `spark` settings.
 
 A backfill of this DAG compares its interval with the source, and repairs what differs. It moves no offset.
 

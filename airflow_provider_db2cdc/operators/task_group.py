@@ -50,7 +50,8 @@ class Db2CdcTaskGroup(TaskGroup):
     :param spark_submit: Further arguments of the apply task: whatever `SparkSubmitOperator` takes.
     :param properties: The pipeline's properties in snake_case (`target`, `table_include_list` ...) or, with
         ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is ignored in favour of the
-        connection. Drivers' options are an error, because they are extras of the connection.
+        connection, except `database.time.zone`. Drivers' options are an error, because they are extras of the
+        connection.
         Arguments of `TaskGroup` (tooltip, default_args ...) are passed on to it.
     """
 
