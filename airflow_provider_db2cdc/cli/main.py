@@ -30,7 +30,7 @@ app = typer.Typer(
 offset_app = typer.Typer(no_args_is_help=True, help="Look at the offsets of a pipeline, or repair them.")
 app.add_typer(offset_app, name="offset")
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The pipeline's YAML or JSON file.")]
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The pipeline's YAML, JSON or properties file.")]
 TableNames = Annotated[
     list[str] | None, typer.Argument(metavar="[TABLE]...", help="SCHEMA.TABLE, as the catalog spells it.")
 ]

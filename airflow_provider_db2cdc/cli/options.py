@@ -120,7 +120,8 @@ def _transforms() -> str:
 def _drivers() -> str:
     defaults = [f"{name}={value}" for name, value in CLI_DEFAULTS.items()]
     return (
-        "In Airflow a connection replaces these properties. Its extras have the same keywords.\n\n"
+        "In Airflow a connection replaces these properties, except `database.time.zone`. Its extras have the same\n"
+        "keywords.\n\n"
         "`database.options` and the extras take these keywords of Db2's CLI driver:\n\n"
         f"{_names(CLI_OPTIONS)}.\n\n"
         f"The defaults are {_names(defaults)}. Times are seconds. A\n"
