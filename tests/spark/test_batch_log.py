@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,13 +13,24 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange, KeyedChunks
+from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch, begins
+from airflow_provider_db2cdc.cdc.repair.repair import Findings, PlannedRepair, Replay
+from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkCounts,
+    ChunkRange,
+    DeleteMissing,
+    KeyedChunks,
+    KeylessRead,
+)
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.spark.delta.table_io import load
+from airflow_provider_db2cdc.spark.delta.table_io import literal_frame, load
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.spark.ledger.batch_rows import BATCHES, begins_table, planned_row
+from airflow_provider_db2cdc.spark.maintenance.facts import read_facts
 
 pytestmark = pytest.mark.spark
 FAST, SLOW, ODD = TableId("S", "FAST"), TableId("S", "SLOW"), TableId("S.T", 'O"dd')
@@ -173,3 +184,32 @@ def test_tables_with_similar_names_are_distinct_in_a_manifest(spark: SparkSessio
     one.write_manifest(1, lsn(1), alike, 7)
     [row] = load(spark, layout.internal("manifest")).collect()
     assert row["rows"] == {'"S.T"."O""dd"': 0, '"S"."T.O""dd"': 1, "S.FAST": 2}
+
+
+def test_the_batch_that_begins_a_table_is_found_by_the_plain_rule(spark: SparkSession) -> None:
+    """A batch with chunks or without, with an empty range or not, and a repair."""
+    ranges: list[ChunkRange | None] = [
+        kind("s", snapshot_kind, first, first, lsn(1), 0, 0, "f")
+        for kind in (KeyedChunks, KeylessRead, DeleteMissing)
+        for snapshot_kind in get_args(SnapshotKind)
+        for first in (0, 1)
+    ]
+    each = [replace(entry(1, FAST, chunks), upto=lsn(upto)) for chunks in (None, *ranges) for upto in (1, 2)]
+    each += [replace(planned, repair=PlannedRepair(Replay(), Findings())) for planned in each]
+    numbered = [replace(planned, batch=number) for number, planned in enumerate(each)]
+    frame = literal_frame(spark, [planned_row(planned) for planned in numbered], BATCHES)
+    found = {row["batch"] for row in frame.where(begins_table()).collect()}
+    assert found == {planned.batch for planned in numbered if begins(planned)}
+    assert len(found) == 5
+
+
+def test_maintenance_keeps_the_newest_applied_batch_that_began_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    one = ledger(spark, tmp_path)
+    first_group, later = (KeyedChunks("s", "initial", first, first, lsn(1), 0, 0, "f") for first in (0, 1))
+    for part in (entry(1, FAST, first_group), entry(2, FAST), entry(3, FAST, first_group), entry(4, FAST, later)):
+        one.plan([part])
+        one.commit([commit(part)], 8)
+    one.plan([entry(5, FAST, first_group)])
+    spec = MaintenanceSpec("test", "run", str(tmp_path / "lake"), 9)
+    kept = read_facts(spark, Layout(spec.target), spec).tables[FAST].kept
+    assert kept == {"chunks": 4, "offset": None, "begun": 3, "first": 1}
