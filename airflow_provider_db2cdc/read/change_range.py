@@ -33,7 +33,7 @@ class LsnRange:
     """The commits after `after`, up to `upto`, as LSNs or their texts. None leaves an end open.
 
     An `r` event has the LSN up to which its batch goes. A restored source uses its LSNs again: a range then has the
-    commits of all its histories.
+    commits of all its histories whose LSNs have the same length.
 
     :raises OffsetError: when a text is not an LSN, or the LSNs have different widths.
     :raises ConfigurationError: when it ends before it begins.

@@ -46,8 +46,11 @@ def read_changes(
         case BatchRange():
             found = log.where(_between("__batch", within.after, within.upto))
         case LsnRange():
-            after, upto = within.ends
-            found = log.where(_between("__commit_lsn", after and str(after), upto and str(upto)))
+            after, upto = (end and str(end) for end in within.ends)
+            found = log.where(_between("__commit_lsn", after, upto))
+            # LSNs of another length are of another history. Their texts cannot be compared.
+            if end := after or upto:
+                found = found.where(F.length("__commit_lsn") == len(end))
         case TimeRange():
             found = _in_time(log, within, tombstones)
     return (found if tombstones else found.where("op IS NOT NULL")).orderBy(*ORDER)

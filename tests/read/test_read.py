@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from support.job_samples import lsn
 from support.lake import START, Lake, Line
 
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, TargetError
 from airflow_provider_db2cdc.read import (
@@ -25,7 +27,7 @@ from airflow_provider_db2cdc.read import (
     read_changes,
     read_state,
 )
-from airflow_provider_db2cdc.spark.delta.table_io import current_version, literal_frame
+from airflow_provider_db2cdc.spark.delta.table_io import append, current_version, literal_frame, load
 
 pytestmark = pytest.mark.spark
 ORDERS, ODD = TableId("SALES", "ORDERS"), TableId("a.b", "c d")
@@ -89,6 +91,26 @@ def test_a_range_has_its_events_in_the_order_of_the_log(lake: Lake, within: Chan
         or sorted(found[:2]) + found[2:] == sorted(events.split()[:2]) + (events.split()[2:])
     ), "r events of one chunk have no order"
     assert read(lake, within, tombstones=False) == [event for event in found if not event.startswith("t")]
+
+
+def test_an_lsn_range_has_no_commits_whose_lsns_have_another_length(spark: SparkSession, tmp_path: Path) -> None:
+    """Their texts would be in the range. Db2's LSNs had 10 bytes before its compatibility level was raised."""
+    lake, early = Lake(spark, tmp_path), str(Lsn(bytes.fromhex("000000000000150F048F")))
+    lake.log(ORDERS, [(1, 1, "c", 1, 60)])
+    name = lake.place.layout.changes(ORDERS)
+    shorter = load(spark, name).withColumns({"__commit_lsn": F.lit(early), "__batch": F.lit(2).cast("bigint")})
+    append(shorter.localCheckpoint(), name)
+    lake.log(ORDERS, [(3, 30, "c", 3, 180)])
+    for batch in (1, 2, 3):
+        lake.apply(ORDERS, batch)
+
+    def batches(within: LsnRange) -> list[int]:
+        return [row["__batch"] for row in read_changes(spark, lake.target, ORDERS, within).collect()]
+
+    assert batches(LsnRange(after=lsn(20))) == [3]
+    assert batches(LsnRange(upto=lsn(40))) == [1, 3]
+    assert batches(LsnRange(upto=early)) == [2]
+    assert batches(LsnRange()) == [1, 2, 3]
 
 
 def test_ranges_of_asset_events_have_each_event_once(lake: Lake) -> None:
