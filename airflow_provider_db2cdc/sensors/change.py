@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
 )
 from airflow.sdk import BaseSensorOperator, Context
 
@@ -29,6 +30,8 @@ from airflow_provider_db2cdc.operators.plan import read_config, signals_of
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, FrozenOffsets, WorkProbe, redact
 
+TIMEOUTS = (AirflowSensorTimeout, AirflowTaskTimeout)
+
 
 class Db2CdcChangeSensor(BaseSensorOperator):
     """Wait until a tick of the pipeline would have work or, with `upto_time`, until capture has passed that time.
@@ -37,6 +40,9 @@ class Db2CdcChangeSensor(BaseSensorOperator):
     such offsets must not wait for a change that does not come. To wait for some tables only, set `table.include.list`.
     A deferred sensor uses the offsets that it saw first. It moves no offset, but stores that a registration was
     inactive.
+
+    With `soft_fail` the task is skipped if nothing has come before the timeout. An error fails the task nevertheless:
+    if it lasted, each run would be skipped, and no task would report it.
 
     :param config: The pipeline's properties, as for the plan task. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider. (templated)
@@ -69,7 +75,8 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         if self._has_signals(context):
             return
         if not self.deferrable:
-            super().execute(context)
+            with self._failing_for_errors():
+                super().execute(context)
             return
         with self._failing_as_sensors_do():
             offsets, config, upto = self._first_look(), read_config(self.config), self._upto()
@@ -88,6 +95,11 @@ class Db2CdcChangeSensor(BaseSensorOperator):
             timeout=timedelta(seconds=self.timeout + 2 * self.poke_interval + 60),
             method_name=self.resume.__name__,
         )
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Continue after the trigger's event. See `resume` for the errors."""
+        with self._failing_for_errors():
+            return super().resume_execution(next_method, next_kwargs, context)
 
     def poke(self, context: Context) -> bool:
         """Check once. If the source cannot be reached, the wait continues."""
@@ -130,14 +142,25 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     @contextmanager
     def _failing_as_sensors_do(self) -> Iterator[None]:
-        """Skip instead of failing if `soft_fail` or `never_fail` say so, as the base class does."""
+        """Skip instead of failing if `never_fail` says so, as the base class does."""
         try:
             with fail_at_once():
                 yield
         except Exception as error:
-            if self.never_fail or (self.soft_fail and isinstance(error, AirflowFailException)):
+            if self.never_fail:
                 raise AirflowSkipException(str(error)) from error
             raise
+
+    @contextmanager
+    def _failing_for_errors(self) -> Iterator[None]:
+        """Raise the error that the base class turns into a skip because of `soft_fail`, except a timeout."""
+        try:
+            yield
+        except AirflowSkipException as skip:
+            error = skip.__cause__
+            if not self.soft_fail or error is None or isinstance(error, TIMEOUTS):
+                raise
+            raise error from None
 
     def _first_look(self) -> FrozenOffsets | None:
         """Check once. Return the offsets that were seen, or None if the awaited work has come."""

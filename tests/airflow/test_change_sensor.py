@@ -162,18 +162,55 @@ def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect: Connec
     assert not is_done
 
 
-@pytest.mark.parametrize(("softly", "ends"), [("soft_fail", True), ("never_fail", True), ("retries", False)])
-def test_first_look_fails_as_softly_as_the_sensor_is_meant_to(softly: str, ends: bool, inside: Inside) -> None:
-    softness: dict[str, Any] = {softly: 1}
-    waiting = Db2CdcChangeSensor(
-        task_id="wait", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere", **softness
-    )
+@pytest.mark.parametrize("deferrable", [True, False])
+@pytest.mark.parametrize(("softly", "ends"), [("soft_fail", False), ("never_fail", True), ("retries", False)])
+def test_an_error_of_the_first_look_is_skipped_by_never_fail_only(
+    softly: str, ends: bool, deferrable: bool, inside: Inside
+) -> None:
+    waiting = sensor(**{softly: True}, deferrable=deferrable)
 
     def looked() -> None:
-        with pytest.raises(AirflowSkipException if ends else AirflowFailException, match="no connection 'nowhere'"):
+        with pytest.raises(AirflowSkipException if ends else AirflowFailException) as raised:
             waiting.execute({})
+        error = raised.value.__cause__ if ends and not deferrable else raised.value
+        assert "no connection 'db2_test'" in str(error)
 
     inside(looked)
+
+
+FAILED = {"status": "failed", "message": "capture stands still", "error": "CaptureStoppedError"}
+TIMED_OUT = {"status": "timeout", "message": "no change has come"}
+
+
+@pytest.mark.parametrize(
+    ("softly", "event", "error"),
+    [
+        ("soft_fail", TIMED_OUT, AirflowSkipException),
+        ("soft_fail", FAILED, AirflowException),
+        ("never_fail", FAILED, AirflowSkipException),
+        ("retries", TIMED_OUT, AirflowSensorTimeout),
+    ],
+)
+def test_a_soft_sensor_skips_for_a_timeout_and_fails_for_an_error(
+    softly: str, event: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error) as raised:
+        sensor(**{softly: True}).resume_execution("resume", {"event": event}, {})
+    assert raised.type is error
+
+
+@pytest.mark.parametrize(("softly", "error"), [("soft_fail", AirflowSkipException), ("retries", AirflowSensorTimeout)])
+def test_a_soft_sensor_that_is_not_deferred_skips_for_a_timeout(
+    softly: str, error: type[Exception], connect: Connect, inside: Inside
+) -> None:
+    connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 1})
+    waiting = sensor(**{softly: True}, deferrable=False, timeout=0, poke_interval=0.1)
+
+    def waited() -> None:
+        with pytest.raises(error):
+            waiting.execute({})
+
+    inside(waited)
 
 
 @pytest.mark.parametrize(("shows", "channels"), [(True, ["file"]), (False, ["file", "kafka"])])
