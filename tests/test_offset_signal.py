@@ -55,6 +55,25 @@ def test_patterns_name_the_tables_and_other_signals_are_acted_on(pipeline: Memor
     assert ended(pipeline) == [("1", "done")], "a tick leaves the outcome"
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        sent("restart-table", {"data-collections": ["S.A", "S.B"]}),
+        sent("restore-offset", {"data-collections": ["S.A"]}),
+    ],
+    ids=["more tables", "another type"],
+)
+def test_another_signal_under_a_used_id_is_refused(pipeline: MemoryPipeline, other: Signal) -> None:
+    first = sent("restart-table", {"data-collections": ["S.A"]})
+    act_on_offset_signals([first], pipeline.offsets)
+    pipeline.finish()
+    with pytest.raises(SignalError, match="'1' asked for something else before"):
+        act_on_offset_signals([other], pipeline.offsets)
+    assert ended(pipeline) == [("1", "done"), (other.id_again, "refused")]
+    act_on_offset_signals([first], pipeline.offsets)
+    assert requested(pipeline) == [(False, False)] * 2, "the first one is still done"
+
+
 def test_retry_requests_nothing_again_though_a_tick_has_acted(pipeline: MemoryPipeline) -> None:
     data: dict[str, object] = {"data-collections": ["S.A"]}
     signal, offsets = sent("restart-table", data), pipeline.offsets

@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.cdc.signal.action import OFFSET_ACTIONS
 from airflow_provider_db2cdc.cdc.signal.request import ChangeOffsets, parse
 from airflow_provider_db2cdc.cdc.signal.signal import MAX_REASON, Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.errors import Db2CdcError, SignalError
 
 log = logging.getLogger(__name__)
 
@@ -42,18 +42,25 @@ def act_on_offset_signals(signals: Sequence[Signal], offsets: RequestStore) -> l
 
 
 def _is_done(summary: PipelineSummary, signal: Signal) -> bool:
-    done = [outcome for outcome in summary.outcomes if (outcome.channel, outcome.status) == (signal.channel, "done")]
-    return signal.is_answered(done)
+    return signal.is_answered(_done(summary, signal))
+
+
+def _done(summary: PipelineSummary, signal: Signal) -> list[SignalOutcome]:
+    return [outcome for outcome in summary.outcomes if (outcome.channel, outcome.status) == (signal.channel, "done")]
 
 
 def _act(signal: Signal, offsets: RequestStore) -> None:
     seen, revision = offsets.read(), new_revision()
     if _is_done(seen.summary(), signal):
         return
+    is_used = any(outcome.id == signal.id for outcome in _done(seen.summary(), signal))
     try:
+        if is_used:
+            raise SignalError(f"a signal {signal.id!r} asked for something else before", "Give each signal its own id.")
         tables, lines = _requested(signal, seen, offsets.where)
     except Db2CdcError as error:
-        refused = SignalOutcome(signal.id, signal.channel, "refused", str(error), signal.asked)
+        id_ = signal.id_again if is_used else signal.id
+        refused = SignalOutcome(id_, signal.channel, "refused", str(error), signal.asked)
         offsets.put_requests(lambda seen: _with_outcome(refused, seen, revision))
         raise
     for line in lines:
