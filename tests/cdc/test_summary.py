@@ -122,10 +122,13 @@ class TestSnapshotsAfterATick:
             "a new target's journal begins at 0"
         )
 
-    def test_tick_that_only_changes_the_time_is_not_written(self) -> None:
-        ended = PipelineSummary().updated(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=1))
-        assert ended.planned_at_ms == 1
-        assert ended.updated(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=2)) is ended
+    def test_late_commit_of_an_older_plan_brings_back_no_failure(self) -> None:
+        """The ticks around it changed nothing but the time."""
+        applied, failed = TableResult(T, "applied"), TableResult(T, "failed", error="a gap")
+        known = PipelineSummary().updated(replace(result(), tables=(applied,), planned_at_ms=1))
+        newest = known.updated(replace(result(), tables=(applied,), planned_at_ms=3))
+        assert newest == replace(known, planned_at_ms=3)
+        assert newest.updated(replace(result(), tables=(failed,), planned_at_ms=2)) == newest
 
     def test_last_ended_snapshot_is_shown_until_there_is_a_newer_one(self) -> None:
         ended = PipelineSummary((snapshot("a", "completed"),))

@@ -152,7 +152,7 @@ class PipelineSummary:
             if result.planned_at_ms < self.signals_in_flight_at_ms
             else 0,
         )
-        return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)
+        return replace(after, planned_at_ms=result.planned_at_ms)
 
     def _outcomes(self, result: JobResult) -> list[SignalOutcome]:
         """Return the outcomes known after a tick, the newest last. A signal whose snapshot is lost has failed."""
