@@ -103,7 +103,7 @@ def test_table_without_changes_gets_no_batch_before_its_read() -> None:
     ("is_planned", "error"),
     [
         (True, "capture did not pass the snapshot's read within 0 s"),
-        (False, "capture did not pass the moment after which the snapshot begins within 0 s"),
+        (False, "capture did not pass the time at which the snapshot began within 0 s"),
     ],
     ids=["high watermark", "low watermark"],
 )

@@ -72,7 +72,7 @@ class ChunkStager:
         return counted.where("__rows > 1").drop("__rows")
 
     def _check_unique(self, doubled_first: DataFrame, doubled_second: DataFrame) -> None:
-        """Refuse rows that share a key in both reads. A merge cannot match one of several rows with one key.
+        """Refuse rows that share a key in both reads. A merge needs one row for each key.
 
         No batch is planned for them yet. So the next tick uses the corrected configuration.
         """

@@ -239,7 +239,7 @@ class GroupPublisher:
     @failpoint("await_low_mark")
     def _await_low(self) -> Lsn:
         return self._passed(
-            self.watermark.low_mark(self.snapshot_run.planned_clock), "the moment after which the snapshot begins"
+            self.watermark.low_mark(self.snapshot_run.planned_clock), "the time at which the snapshot began"
         )
 
     @failpoint("await_capture")
