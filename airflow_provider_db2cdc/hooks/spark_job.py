@@ -64,10 +64,21 @@ class SparkJobHook(SparkSubmitHook):
         return command
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._listen(itr))
-        # The base class leaves the pipe to the garbage collector.
-        if self._submit_sp is not None and self._submit_sp.stdout is not None:
-            self._submit_sp.stdout.close()
+        try:
+            super()._process_spark_submit_log(self._listen(itr))
+        except Exception:
+            # Nothing reads the output any more, and a repeated job would wait for its next spec.
+            self._end()
+            raise
+        finally:
+            # The base class leaves the pipe to the garbage collector.
+            if self._submit_sp is not None and self._submit_sp.stdout is not None:
+                self._submit_sp.stdout.close()
+
+    def _end(self) -> None:
+        self.on_kill()
+        if self._submit_sp is not None:
+            self._submit_sp.wait()
 
     def _listen(self, lines: Iterator[Any]) -> Iterator[str]:
         """Take the result out, drop Spark's own log lines, and pass the rest on to the task's log."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 from airflow.sdk import Context
 
 from airflow_provider_db2cdc.cdc.document import JobDocument
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
-from airflow_provider_db2cdc.channels.channel import read_channels
+from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL, read_channels
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
-from airflow_provider_db2cdc.errors import ConcurrentRunError, ConfigurationError
+from airflow_provider_db2cdc.errors import ConcurrentRunError, ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.offsets.commit import commit_tick, raise_for_failures
 from airflow_provider_db2cdc.offsets.repetition import Repetition
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
@@ -54,10 +55,15 @@ class Db2CdcApplyOperator(Db2CdcJobOperator[JobResult]):
         self.config = config
 
     def read_spec(self) -> JobSpec:
-        """Return the plan. In a retry of a task with several ticks, it is a new one."""
+        """Return the plan. In a retry of a task with several ticks, it is a new one.
+
+        A new plan would lack the signals that this run was triggered with. So a plan with signals of its run stays. The
+        job refuses it if a later plan was done meanwhile.
+        """
         spec = self._given_spec()
         ticks = self._further_ticks(spec)
-        if ticks is None or not ticks.have_committed(spec):
+        has_own_signals = any(signal.channel == AIRFLOW_CHANNEL for signal in spec.signals)
+        if ticks is None or has_own_signals or not ticks.have_committed(spec):
             return spec
         planned = ticks.plan()
         if planned is None:
@@ -117,26 +123,43 @@ class FurtherTicks:
     run_id: str
 
     def plan(self) -> JobSpec | None:
-        """Return the next plan, or None if there is nothing to do. It has the signals of all channels but Airflow's."""
+        """Return the next plan, or None if there is nothing to do. It has the signals of all channels but Airflow's.
+
+        :raises Db2CdcError: when it cannot be planned, for one because Airflow's API does not answer.
+        """
         from airflow_provider_db2cdc.source.planning.plan import TickRun
 
         signals, at_ms = read_channels(self.config), time.time_ns() // 1_000_000
-        planned = planned_tick(self.config, self.db2_conn_id, TickRun(self.run_id, at_ms, signals))
+        with _own_errors():
+            planned = planned_tick(self.config, self.db2_conn_id, TickRun(self.run_id, at_ms, signals))
         return planned if isinstance(planned, JobSpec) else None
 
     def commit(self, result: JobResult) -> bool:
         """Move the offsets to a result, and return whether all were stored.
 
-        :raises OffsetError: when the summary cannot be read or stored.
+        :raises Db2CdcError: when the summary cannot be read or stored, or Airflow's API does not answer.
         """
         now_ms = time.time_ns() // 1_000_000
         for table in result.tables:
             if table.status != "unchanged":
                 log.info("%s", describe_table(table, now_ms + result.source_ahead_ms))
-        offsets = VariableOffsetStore(result.pipeline)
-        _, unkept = commit_tick(result, offsets, airflow_announcements(result.pipeline))
+        with _own_errors():
+            offsets = VariableOffsetStore(result.pipeline)
+            _, unkept = commit_tick(result, offsets, airflow_announcements(result.pipeline))
         return unkept is None
 
     def have_committed(self, spec: JobSpec) -> bool:
         """Whether an earlier try has committed this plan, or a later one."""
         return VariableOffsetStore(self.config.pipeline).summary().planned_at_ms >= spec.planned_at_ms
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Raise an AirflowException as an error of this package. By its own kind, the base class reports a job that failed.
+
+    :raises Db2CdcError: when Airflow raises an error.
+    """
+    try:
+        yield
+    except AirflowException as error:
+        raise Db2CdcError(str(error)) from error

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 from support.airflow_fixtures import Inside, RunDag
@@ -18,7 +19,10 @@ from support.variable_offsets import VariableOffsets
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.repair.repair import RepairOrder, Replay
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
+from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.offsets import repetition
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator, FurtherTicks
@@ -202,3 +206,42 @@ def test_a_repair_does_one_tick(captured: Captured, inside: Inside, fake_spark: 
     spec = replace(planned, repair=RepairOrder(Replay())).to_json()
     inside(lambda: apply(captured, fake_spark, pipeline, spec))
     assert "--repeat" not in fake_spark.call()["argv"]
+
+
+def test_a_plan_with_signals_of_its_run_stays_after_a_later_run(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark
+) -> None:
+    """Its job refuses it if it comes too late. A new plan would lack the signals, and no task would report that."""
+    pipeline, orders = "overtaken", captured.table("ORDERS")
+    planned = JobSpec.from_json(inside(lambda: plan(captured, pipeline)))
+    asked = Signal("manual__1", "pause-snapshot", "{}", AIRFLOW_CHANNEL)
+    later = inside(lambda: plan(captured, pipeline))
+    with failpoint_action("commit_offsets", before=at_call(1, lambda: captured.insert(orders))):
+        inside(lambda: apply(captured, fake_spark, pipeline, later))
+    inside(lambda: apply(captured, fake_spark, pipeline, replace(planned, signals=(asked,)).to_json()))
+    last = fake_spark.specs()[-1]
+    assert (last["plan_id"], [signal["id"] for signal in last["signals"]]) == (planned.plan_id, ["manual__1"])
+
+
+def unanswered(_: ReachedFailpoint) -> None:
+    raise AirflowException("Airflow's API could not be asked")
+
+
+def test_a_run_ends_with_its_result_if_the_next_plan_gets_no_answer_of_airflow(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark
+) -> None:
+    spec = inside(lambda: plan(captured, "unplanned"))
+    with failpoint_action("connect_source", before=unanswered):
+        result = inside(lambda: apply(captured, fake_spark, "unplanned", spec))
+    assert JobResult.from_json(result).planned_at_ms == JobSpec.from_json(spec).planned_at_ms
+
+
+def test_a_commit_between_ticks_that_fails_is_the_error_of_the_task(
+    captured: Captured, inside: Inside, fake_spark: FakeSpark
+) -> None:
+    spec = inside(lambda: plan(captured, "uncommitted"))
+    failing = failpoint_action("commit_offsets", before=unanswered)
+    with failing, pytest.raises(Db2CdcError, match="API could not be asked"):
+        inside(lambda: apply(captured, fake_spark, "uncommitted", spec))
+    commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+    assert not [command for command in commands if str(fake_spark.binary) in command], "the job has ended"
