@@ -27,6 +27,16 @@ def keyless() -> MemoryPipeline:
     return pipeline
 
 
+def over_an_abandoned_batch(pipeline: MemoryPipeline) -> MemoryPipeline:
+    """Return the pipeline when its table begins again over a batch that died. Its snapshot ends with a deletion."""
+    pipeline.passed()
+    pipeline.change(A, 40, 1)
+    with killed("append_changes", "after"):
+        pipeline.run(pipeline.plan())
+    pipeline.restart(A)
+    return pipeline
+
+
 def finish(pipeline: MemoryPipeline) -> None:
     """Do ticks until no snapshot is open, and compare the rows of target and source."""
     while any(snapshot.open_table_ids for snapshot in pipeline.passed().snapshots):
@@ -37,13 +47,8 @@ def finish(pipeline: MemoryPipeline) -> None:
 @pytest.mark.parametrize("made", [lambda: filled(A), keyless], ids=["a key", "no key"])
 def test_restart_deletes_rows_that_only_an_abandoned_batch_has_logged(made: Callable[[], MemoryPipeline]) -> None:
     """They are in the change log and not in the state, so a comparison of chunks with the state does not find them."""
-    pipeline = made()
-    pipeline.passed()
-    pipeline.change(A, 40, 1)
-    with killed("append_changes", "after"):
-        pipeline.run(pipeline.plan())
+    pipeline = over_an_abandoned_batch(made())
     pipeline.source.load(A, 40, None)
-    pipeline.restart(A)
     finish(pipeline)
 
 
@@ -58,17 +63,6 @@ def test_table_without_a_key_that_changes_during_each_read_fails() -> None:
     finish(pipeline)
 
 
-def over_an_abandoned_batch() -> MemoryPipeline:
-    """Return a pipeline whose table begins again over a batch that died. Its snapshot ends with a deletion."""
-    pipeline = filled(A)
-    pipeline.passed()
-    pipeline.change(A, 1, 5)
-    with killed("merge_state", "before"):
-        pipeline.run(pipeline.plan())
-    pipeline.restart(A)
-    return pipeline
-
-
 def write_as_another(pipeline: MemoryPipeline, id_: int, value: int) -> None:
     """Change a row of the state as a writer that is no pipeline does."""
     target = pipeline.target
@@ -77,7 +71,7 @@ def write_as_another(pipeline: MemoryPipeline, id_: int, value: int) -> None:
 
 
 def test_a_foreign_change_before_the_deletion_stops_the_table() -> None:
-    pipeline = over_an_abandoned_batch()
+    pipeline = over_an_abandoned_batch(filled(A))
     spec = pipeline.plan()
     with killed("settle_table_snapshot", "after", 2):
         pipeline.run(spec)
@@ -87,7 +81,7 @@ def test_a_foreign_change_before_the_deletion_stops_the_table() -> None:
 
 
 def test_a_foreign_change_within_the_tick_of_the_deletion_stops_the_table() -> None:
-    pipeline = over_an_abandoned_batch()
+    pipeline = over_an_abandoned_batch(filled(A))
     with once("settle_table_snapshot", "after", lambda: write_as_another(pipeline, 3, 999), 2):
         [failed] = pipeline.tick().failed
     assert "somebody else has changed its current state" in failed.error
@@ -95,7 +89,7 @@ def test_a_foreign_change_within_the_tick_of_the_deletion_stops_the_table() -> N
 
 def test_the_newest_applied_commit_is_known_after_the_deletion() -> None:
     """By it a plan notices that the source was restored."""
-    pipeline = over_an_abandoned_batch()
+    pipeline = over_an_abandoned_batch(filled(A))
     with once("stage_chunks", "after", lambda: pipeline.change(A, 1, 6)):
         pipeline.passed()
     offset = pipeline.offsets.get(A)
