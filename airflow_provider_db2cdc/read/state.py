@@ -21,8 +21,8 @@ def read_state(
 ) -> Mapping[str, DataFrame]:
     """Return the rows of each table by its name in the manifest, all as of one manifest row.
 
-    Without `at` it is the newest row. With a time, it is the newest row without a later commit. With an LSN, it is the
-    newest row whose frontier is not beyond it. `tables` limits the result to these names.
+    Without `at` it is the newest row. With a time, it is the newest row that shows nothing which was committed later.
+    With an LSN, it is the newest row whose frontier is not beyond it. `tables` limits the result to these names.
 
     :raises ConfigurationError: when the manifest has no such row or table, or the time has no time zone.
     :raises TargetError: when Delta cannot read a version that the row names any more.
@@ -47,8 +47,7 @@ def _manifest_row(spark: SparkSession, layout: Layout, at: datetime | Lsn | None
             rows = rows.where((F.col("frontier") <= str(at)) & (F.length("frontier") == len(str(at))))
         case datetime():
             check_zone(at)
-            # Without a commit the row is not newer than the moment at which it was written.
-            rows = rows.where(F.coalesce("commit_ts_ms", "written_at_ms") <= int(at.timestamp() * 1000))
+            rows = rows.where(F.col("as_of_ms") <= int(at.timestamp() * 1000))
     found = rows.orderBy(F.desc("batch")).limit(1).collect()
     if not found:
         raise _no_row(load(spark, manifest), layout, at)
@@ -62,8 +61,7 @@ def _no_row(manifest: DataFrame, layout: Layout, at: datetime | Lsn | None) -> C
     if not oldest:
         remedy = "A row is written once all initial snapshots are complete, and no table fails."
     else:
-        time_ms = oldest[0]["commit_ts_ms"] or oldest[0]["written_at_ms"]
-        time = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        time = datetime.fromtimestamp(oldest[0]["as_of_ms"] / 1000, UTC).isoformat(timespec="milliseconds")
         remedy = (
             f"Read a moment from {time} (LSN {oldest[0]['frontier']}) on. That is its oldest row: maintenance deletes "
             "rows whose versions cannot be read any more."

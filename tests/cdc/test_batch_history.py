@@ -32,7 +32,7 @@ def planned_batch(batch: int, table: TableId, has_range: bool, has_offset: bool 
 
 def applied_batch_of(of: PlannedBatch) -> AppliedBatch:
     snapshot = of.chunk_range.snapshot if of.chunk_range else None
-    return AppliedBatch(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5, snapshot=snapshot)
+    return AppliedBatch(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, 0, of.batch * 10, 5, snapshot=snapshot)
 
 
 def place(of: PlannedBatch) -> tuple[int, str]:

@@ -9,8 +9,11 @@ import pytest
 from support.filled import changed, filled
 from support.pipeline import SOURCE_AHEAD, Pipeline
 
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.tick.log import now_ms
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -27,8 +30,12 @@ def test_commit_times_are_utc_and_null_without_a_unit_of_work(new_pipeline: Call
     lacking = pipeline.query(f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM ASNCDC."CDC_{pipeline.schema}_T1"')[0][0]
     pipeline.execute(f"DELETE FROM ASNCDC.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ = X'{bytes(lacking).hex()}'")
     pipeline.writer.commit()
+    before_ms = now_ms()
     result = pipeline.passed()
     assert abs(result.source_ahead_ms) < 60_000
+    last = BatchLog(pipeline.spark, Layout(pipeline.target), "test").history({}).last
+    assert last[tables[0]].as_of_ms >= before_ms, "the newest commit has no time"
+    assert last[tables[1]].as_of_ms < before_ms
     for table in tables:
         assert len(commit_times(pipeline, table)) == 3
         for commit, ts_us in commit_times(pipeline, table).items():

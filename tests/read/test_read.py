@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,20 @@ def test_a_state_is_limited_to_tables_that_the_manifest_has(states: Lake) -> Non
     assert [*read_state(states.spark, states.target, tables=["SALES.ORDERS"])] == ["SALES.ORDERS"]
     with pytest.raises(ConfigurationError, match=r'no table SALES\.NONE at batch 3. It has "a\.b"\."c d", SALES'):
         read_state(states.spark, states.target, tables=["SALES.NONE"])
+
+
+def test_a_moment_has_nothing_of_a_later_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    """The tables are as of different times: the snapshot of one of them has read rows at 20 s."""
+    lake = Lake(spark, tmp_path)
+    orders, odd = (lake.replica(table) for table in (ORDERS, ODD))
+    rows = literal_frame(spark, [(1, 0, "x")], "ID int, A int, __commit_lsn string")
+    first = [lake.apply(table, 1, 0) for table in (ORDERS, ODD)]
+    lake.batch_log.write_manifest(1, lsn(1), first, 0)
+    read = replace(lake.apply(ORDERS, 2, orders.append_rows(rows, 2) or 0), as_of_ms=first[0].as_of_ms + 19_000)
+    changed = lake.apply(ODD, 2, odd.append_rows(rows, 2) or 0)
+    lake.batch_log.write_manifest(2, lsn(2), [read, changed], 0)
+    counts = [read_state(spark, lake.target, START + timedelta(seconds=at)) for at in (19, 20)]
+    assert [[frame.count() for frame in found.values()] for found in counts] == [[0, 0], [1, 1]]
 
 
 @pytest.mark.parametrize("moment", [START, lsn(9)])

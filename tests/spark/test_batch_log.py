@@ -67,7 +67,7 @@ def entry(batch: int, table: TableId, of: ChunkRange | None = None, run_id: str 
 
 def commit(of: PlannedBatch) -> AppliedBatch:
     published = {0: 8} if of.chunk_range else {}
-    numbers, snapshot = (1, 2, 3, 4, 5, 6, 7), of.chunk_range.snapshot if of.chunk_range else None
+    numbers, snapshot = (1, 2, 3, 4, 5, 6, 7, 8), of.chunk_range.snapshot if of.chunk_range else None
     commit_lsn = None if of.chunk_range else of.upto
     return AppliedBatch(of.batch, of.table, of.upto, CAPTURE, *numbers, of.chunk_range, published, snapshot, commit_lsn)
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 TABLE = TableId("S", "T")
 SCHEMA = TableSchema(TABLE, (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
 OWNER = Owner("test", "ledger")
-COMMIT = AppliedBatch(1, TABLE, Lsn(bytes(16)), CaptureIdentity("C", "a", "b", "0"), 0, 0, 0, 0, None, 0, 0)
+COMMIT = AppliedBatch(1, TABLE, Lsn(bytes(16)), CaptureIdentity("C", "a", "b", "0"), 0, 0, 0, 0, None, 0, 0, 0)
 DEFAULTS = "spark.databricks.delta.properties.defaults."
 
 

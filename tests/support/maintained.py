@@ -82,7 +82,7 @@ class Maintained:
         self.replica.append_changes(own.join(empty, how="left"), number, "changes")
         row = literal_frame(spark, [(number, 0, str(planned.upto))], "ID int, A int, __commit_lsn string")
         version = self.replica.append_rows(row, number) or 0
-        counts = (1, 0, 0, 0, planned.planned_at_ms, version, number)
+        counts = (1, 0, 0, 0, planned.planned_at_ms, planned.planned_at_ms, version, number)
         return AppliedBatch(number, planned.table, planned.upto, IDENTITY, *counts)
 
     def history(self) -> BatchHistory:

@@ -88,7 +88,8 @@ def apply_repair(writer: Writer, batch: TableBatch) -> tuple[AppliedBatch, bool]
     # The added events stand under other batches.
     counted = replace(last, creates=0, updates=0, deletes=0, reads=0)
     kept = replace(counted, snapshot=None, chunk_range=None, published={}, repair=planned.repair.repair.type)
-    return replace(kept, batch=planned.batch, rows=len(writer.target.state[table])), is_written
+    as_of_ms = max(last.as_of_ms, planned.planned_at_ms)
+    return replace(kept, batch=planned.batch, rows=len(writer.target.state[table]), as_of_ms=as_of_ms), is_written
 
 
 def put_late(target: MemoryTarget, table: TableId, added: list[Logged]) -> None:

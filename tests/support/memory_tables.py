@@ -26,11 +26,12 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.tick.log import now_ms
 from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
 from support.memory_repair import Corrections, apply_repair, compare_table, put_late
-from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes, misnumbered
+from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes, misnumbered, numbered
 from support.memory_snapshot import published, snapshot_events, source_events
-from support.memory_source import MemorySource, Row
+from support.memory_source import MemorySource, Row, number
 from support.memory_target import Logged, MemoryTarget
 
 
@@ -266,6 +267,7 @@ class MemoryTables:
             deletes=ops["d"],
             reads=ops["r"],
             commit_ts_ms=None,
+            as_of_ms=_as_of_ms(batch, own),
             state_version=len(self.target.commits[planned.table]),
             rows=len(self.target.state[planned.table]),
             chunk_range=chunk_range,
@@ -273,3 +275,10 @@ class MemoryTables:
             snapshot=None if chunk_range is None else chunk_range.snapshot,
             commit_lsn=max((event.commit for event in own), default=None if last is None else last.commit_lsn),
         )
+
+
+def _as_of_ms(batch: TableBatch, events: Sequence[Event]) -> int:
+    """Return the greatest time of a commit, which is its number. Rows of a snapshot have none."""
+    if batch.last is None or batch.planned.chunk_range is not None:
+        return now_ms()
+    return max([batch.last.as_of_ms, *(number(event.commit) for event in events)])

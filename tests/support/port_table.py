@@ -31,9 +31,14 @@ BY_TWIN = pytest.mark.parametrize("kind", ["memory", DELTA])
 Values = Mapping[int, int | None]
 
 
+def at_any_time(applied: AppliedBatch) -> AppliedBatch:
+    """Return what equals the same batch, applied later."""
+    return replace(applied, as_of_ms=ANY)
+
+
 def without_chunks(applied: AppliedBatch) -> AppliedBatch:
-    """Return what another run returns for the same batch. It does not have the rows that were read."""
-    return replace(applied, chunk_range=None, snapshot=None, published={})
+    """Return what another run returns later for the same batch. It does not have the rows that were read."""
+    return replace(at_any_time(applied), chunk_range=None, snapshot=None, published={})
 
 
 @dataclass

@@ -73,7 +73,7 @@ def planned(batch: int, table: TableId = A, run_id: str = "run") -> PlannedBatch
 
 def applied(batch: int, table: TableId = A) -> AppliedBatch:
     """Return an applied batch of one table."""
-    return AppliedBatch(batch, table, lsn(batch + 1), IDENTITY, 1, 2, 3, 0, None, batch, 5)
+    return AppliedBatch(batch, table, lsn(batch + 1), IDENTITY, 1, 2, 3, 0, None, 10 * batch, batch, 5)
 
 
 @MADE_BY

@@ -69,6 +69,9 @@ def test_a_backfill_mends_its_interval(new_table: NewTable) -> None:
     assert [event for event in table.twin.events() if event[1] == "d"] == [(3, "d", (3, 30))], "in its own batch"
     found = table.repair(whole)
     assert found == replace(counted, events_added=1, events_doubled=1, rows_corrected=2)
+    assert last is not None
+    assert table.last is not None
+    assert table.last.as_of_ms == max(last.as_of_ms, table.planned[-1].planned_at_ms), "what was lost may be newer"
     assert table.twin.events() == sorted([*events, (2, "u", (1, 11))]), "the doubled event stays"
     assert table.twin.rows() + Counter([(9, 90)]) == table.twin.at_source()
     assert table.compare(whole) == replace(counted, events_doubled=1)

@@ -34,7 +34,7 @@ def standing(
     capture: CaptureRegistration, last: int, fence: int, by: str = OLD, on_gap: bool = False
 ) -> TablePositions:
     """Return the position of a table for a plan of NOW. A plan `by` applied it up to `last`. Capture continues."""
-    commit = AppliedBatch(7, T, lsn(last), capture.identity, 0, 0, 0, 0, None, 1, 5)
+    commit = AppliedBatch(7, T, lsn(last), capture.identity, 0, 0, 0, 0, None, 0, 1, 5)
     spec = JobSpec(
         "p",
         "run",

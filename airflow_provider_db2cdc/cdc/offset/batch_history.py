@@ -49,6 +49,10 @@ class AppliedBatch:
     `commit_lsn` and `commit_ts_ms` are the newest commit applied since the table was begun, and its time. If the table
     was begun again without a commit since, only the time is set, and it is the earlier one.
 
+    `as_of_ms`: the source committed no row of the state and no deletion later. It is the greatest time of all commits
+    so far. Rows of a snapshot and commits without a time count with the time at which the job applied them, and a
+    repair with that of its plan.
+
     `snapshot` is the snapshot whose chunk range was published. It is None where the chunk range of a planned batch was
     excluded, because its columns changed. `state_id` and `state_version` identify the Delta table and its version that
     the batch left as the current state. `changes_id` and `changes_version` do so for the change log.
@@ -66,6 +70,7 @@ class AppliedBatch:
     deletes: int
     reads: int
     commit_ts_ms: int | None
+    as_of_ms: int
     state_version: int
     rows: int
     chunk_range: ChunkRange | None = None

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.spark.apply.chunk_publish import (
 from airflow_provider_db2cdc.spark.apply.merge import StateVersion, find_state_change, write_state_change
 from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, LoggedEvents, count_batch
 from airflow_provider_db2cdc.spark.session import conf_for_row_count
-from airflow_provider_db2cdc.tick.log import log_progress
+from airflow_provider_db2cdc.tick.log import log_progress, now_ms
 
 
 def apply_batch(context: BatchContext) -> AppliedBatch:
@@ -75,6 +75,7 @@ def _applied_batch(
         deletes=counts.deletes,
         reads=sum(reads.counts.values()),
         commit_ts_ms=last_ms if counts.last_commit_us is None else counts.last_commit_us // 1000,
+        as_of_ms=_as_of_ms(context, counts),
         state_version=state.version,
         rows=state.rows,
         commit_lsn=last_lsn if counts.last_commit is None else Lsn.parse(counts.last_commit),
@@ -82,3 +83,11 @@ def _applied_batch(
         chunk_range=reads.chunk_range,
         published={} if reads.chunk_range is None else reads.counts,
     )
+
+
+def _as_of_ms(context: BatchContext, counts: BatchCounts) -> int:
+    """Return a time in epoch milliseconds. The source committed nothing later of what the state shows."""
+    last = context.batch.last
+    if last is None or context.planned.chunk_range is not None or counts.untimed:
+        return now_ms()
+    return max(last.as_of_ms, -(-(counts.greatest_us or 0) // 1000))

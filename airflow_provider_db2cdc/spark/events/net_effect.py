@@ -21,6 +21,7 @@ class BatchCounts:
 
     Recreated keys are keys that were both created and deleted.
     `last_commit` is the newest commit with a known time, as an LSN's text. `last_commit_us` is that time.
+    `greatest_us` is the greatest of the known times, and `untimed` the number of keys with an event without a time.
     `keys` are the number and the bounds of the keys, None if they were not asked for.
     """
 
@@ -31,6 +32,8 @@ class BatchCounts:
     recreated_keys: int = 0
     last_commit: str | None = None
     last_commit_us: int | None = None
+    greatest_us: int | None = None
+    untimed: int = 0
     keys: KeyBounds | None = None
 
     @property
@@ -61,7 +64,12 @@ def count_batch(batch: DataFrame, key: Sequence[str] = ()) -> BatchCounts:
     by_key = (
         _events(batch)
         .groupBy("key")
-        .agg(*(total.alias(name) for name, total in is_op.items()), F.max("timed").alias("last"))
+        .agg(
+            *(total.alias(name) for name, total in is_op.items()),
+            F.max("timed").alias("last"),
+            F.max("timed.ts_us").alias("greatest"),
+            F.max(F.col("timed").isNull().cast("int")).alias("untimed"),
+        )
     )
     changes = F.col("creates") + F.col("updates") + F.col("deletes")
     [row] = by_key.agg(
@@ -71,6 +79,8 @@ def count_batch(batch: DataFrame, key: Sequence[str] = ()) -> BatchCounts:
         F.coalesce(F.sum(_is_recreated().cast("int")), F.lit(0)).alias("recreated_keys"),
         F.max("last")["commit"].alias("last_commit"),
         F.max("last")["ts_us"].alias("last_commit_us"),
+        F.max("greatest").alias("greatest_us"),
+        F.coalesce(F.sum("untimed"), F.lit(0)).alias("untimed"),
         *bound_sums(key, "key."),
     ).collect()
     counts = {field.name: row[field.name] for field in fields(BatchCounts)}

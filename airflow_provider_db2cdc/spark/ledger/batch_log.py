@@ -55,7 +55,7 @@ from airflow_provider_db2cdc.spark.ledger.batch_rows import (
 )
 
 MANIFEST = (
-    "batch bigint, frontier string, commit_ts_ms bigint, tables map<string, bigint>, rows map<string, bigint>, "
+    "batch bigint, frontier string, as_of_ms bigint, tables map<string, bigint>, rows map<string, bigint>, "
     "written_at_ms bigint"
 )
 OPTIMIZE_EVERY = 100
@@ -196,10 +196,10 @@ class BatchLog:
     @failpoint("publish_manifest")
     def write_manifest(self, batch: int, frontier: Lsn, commits: Sequence[AppliedBatch], at_ms: int) -> None:
         """Write the manifest of one frontier: the Delta versions that show the source as of one commit."""
-        times = [commit.commit_ts_ms for commit in commits if commit.commit_ts_ms is not None]
+        as_of_ms = max(commit.as_of_ms for commit in commits)
         versions = {_manifest_name(commit.table): commit.state_version for commit in commits}
         counts = {_manifest_name(commit.table): commit.rows for commit in commits}
-        row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
+        row = (batch, str(frontier), as_of_ms, versions, counts, at_ms)
         append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._txn_id("manifest", batch))
 
     def clear_manifest(self) -> None:

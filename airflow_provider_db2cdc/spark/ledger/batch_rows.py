@@ -21,8 +21,8 @@ BATCHES = (
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
-    "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, state_id string, "
-    "changes_id string, changes_version bigint, foreign_since bigint, commit_lsn string, "
+    "deletes bigint, reads bigint, commit_ts_ms bigint, as_of_ms bigint, state_version bigint, rows bigint, "
+    "state_id string, changes_id string, changes_version bigint, foreign_since bigint, commit_lsn string, "
     "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
     "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>, repair string"
@@ -35,7 +35,8 @@ Changes between `low_lsn` and `upto_lsn` override the dropped rows.
 """
 
 VERSIONS = ("state_id", "changes_id", "changes_version", "foreign_since")
-COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", *VERSIONS)
+TIMES = ("commit_ts_ms", "as_of_ms")
+COUNTED = ("batch", "creates", "updates", "deletes", "reads", *TIMES, "state_version", "rows", *VERSIONS)
 COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", "repair", *COUNTED)
 
 

@@ -35,7 +35,9 @@ def correct_table(context: BatchContext, compared: TableComparison) -> AppliedBa
     # The added events stand under other batches.
     counted = replace(last, batch=planned.batch, creates=0, updates=0, deletes=0, reads=0, rows=state.rows)
     bare = replace(counted, snapshot=None, chunk_range=None, published={}, repair=planned.repair.repair.type)
-    return replace(bare, state_version=state.version)
+    # A commit that was lost may be newer than all that were applied.
+    as_of_ms = max(last.as_of_ms, planned.planned_at_ms)
+    return replace(bare, state_version=state.version, as_of_ms=as_of_ms)
 
 
 def _merge(context: BatchContext, compared: TableComparison) -> StateVersion:
