@@ -31,7 +31,8 @@ def check_kept(log: DataFrame, target: str, table: TableId, within: ChangeRange)
         case BatchRange():
             is_kept, begin = within.after >= horizon.batch - 1, f"batches after {horizon.batch - 1}"
         case LsnRange():
-            is_kept, begin = _has_commits(horizon, within), f"commits after {horizon.after}"
+            is_kept = horizon.has_commits_after(within.ends[0])
+            begin = f"commits after {horizon.greatest or horizon.after}"
         case _:
             since_ms = _trimmed_until_ms(spark, layout, table, horizon, log)
             begin = f"commits after {datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec='milliseconds')}"
@@ -42,11 +43,6 @@ def check_kept(log: DataFrame, target: str, table: TableId, within: ChangeRange)
             f"Begin with `BatchRange({horizon.batch - 1})` or later, or take the rows from `read_state`. "
             f"{PROPERTY} decides how long events are kept.",
         )
-
-
-def _has_commits(horizon: LogHorizon, within: LsnRange) -> bool:
-    after, _ = within.ends
-    return after is not None and (horizon.after is None or after >= horizon.after)
 
 
 def _trimmed_until_ms(spark: SparkSession, layout: Layout, table: TableId, horizon: LogHorizon, log: DataFrame) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from support.crash import killed
+from support.lake import Lake
 from support.maintained import DAY_MS, NOW_MS, TABLE, Maintained, lsn, names
 
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.maintenance import file_layout
 from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec
 from airflow_provider_db2cdc.cdc.maintenance.ledger_trim import JournalRow, JournalTrim
@@ -34,6 +37,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
 )
 from airflow_provider_db2cdc.spark.ledger.journal import JOURNAL
 from airflow_provider_db2cdc.spark.maintenance.clustering import listed
+from airflow_provider_db2cdc.spark.maintenance.facts import positions_before
 from airflow_provider_db2cdc.spark.maintenance.pipeline_tables import journal_rows_to_delete
 from airflow_provider_db2cdc.spark.maintenance.run import maintain
 from airflow_provider_db2cdc.spark.verify.report_table import VERIFICATIONS
@@ -70,6 +74,17 @@ def test_old_batches_are_trimmed_and_the_next_batch_continues(spark: SparkSessio
     assert target.logged() == [3, 4, 5]
     history = target.history()
     assert (history.newest_batch, history.last[TABLE].batch, history.pending) == (5, 5, ())
+
+
+@pytest.mark.spark
+def test_a_trim_knows_the_positions_of_each_history_and_width(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, tmp_path)
+    positions = [Lsn(b"\x02" * 10), Lsn(b"\x01" * 10), lsn(10), lsn(90), lsn(30), lsn(50)]
+    for number, upto in enumerate(positions):
+        lake.batch_log.commit([replace(lake.applied(TABLE, number), upto=upto)], 0)
+    found = positions_before(spark, lake.place.layout, TABLE, 5)
+    assert (found[-1], {*found}) == (lsn(30), {positions[0], positions[1], lsn(90), lsn(30)})
+    assert positions_before(spark, lake.place.layout, TABLE, 0) == []
 
 
 @pytest.mark.long

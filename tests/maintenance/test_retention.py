@@ -73,10 +73,8 @@ def opened(status: Status = "running", **values: Any) -> Snapshot:
     ("values", "first"),
     [
         ({"low_batch": 4}, 5),
-        ({"low_batch": 4, "abandoned_batches": (3, 8)}, 3),
         ({"windows": ((6, 7), (7, 9))}, 7),
         ({"low_batch": 6, "windows": ((5, 7),)}, 6),
-        ({"abandoned_batches": (2,)}, 2),
     ],
 )
 def test_an_open_snapshot_needs_the_batches_since_its_first_read(values: dict[str, Any], first: int) -> None:
@@ -109,11 +107,10 @@ def chunks(kind: type[T], low_batch: int, first_low_batch: int, **more: Any) -> 
         (chunks(KeyedChunks, 7, 6), 7),
         (chunks(KeyedChunks, 4, 5), 5),
         (chunks(KeylessRead, 7, 7, windows=((3, 5), (5, 8))), 4),
-        (chunks(KeylessRead, 7, 7, abandoned_batches=(2,)), 2),
-        (chunks(DeleteMissing, 5, 5, abandoned_batches=(6, 3)), 3),
+        (chunks(DeleteMissing, 5, 5), 6),
     ],
 )
-def test_a_pending_batch_needs_its_window_and_its_abandoned_batches(chunk_range: ChunkRange | None, first: int) -> None:
+def test_a_pending_batch_needs_its_window(chunk_range: ChunkRange | None, first: int) -> None:
     assert log_needs(TABLE, [], None, [planned(8, chunk_range), planned(1, table=OTHER)], None) == [LogNeed(first)]
 
 
@@ -131,5 +128,33 @@ def test_readers_of_the_oldest_manifest_row_continue_after_its_batch() -> None:
 
 
 def test_a_horizon_survives_its_text() -> None:
-    for horizon in (LogHorizon(), LogHorizon(7), LogHorizon(7, lsn(300))):
+    for horizon in (LogHorizon(), LogHorizon(7), LogHorizon(7, lsn(300)), LogHorizon(7, lsn(30), lsn(300))):
         assert LogHorizon.parse(str(horizon) if horizon.is_trimmed else "") == horizon
+
+
+def test_a_horizon_keeps_the_greatest_lsn_of_each_history() -> None:
+    """The source is restored after LSN 90, and its LSNs begin again. Before all that they had 10 bytes."""
+    narrow = Lsn(b"\xff" * 10)
+    first = LogHorizon().moved(3, [narrow, lsn(10), lsn(90)])
+    assert first == LogHorizon(3, lsn(90))
+    second = first.moved(5, [lsn(20), lsn(30)])
+    assert second == LogHorizon(5, lsn(30), lsn(90))
+    assert second.moved(6, []) == LogHorizon(6, lsn(30), lsn(90))
+    assert second.moved(6, [lsn(95)]) == LogHorizon(6, lsn(95))
+
+
+@pytest.mark.parametrize(
+    ("horizon", "after", "has"),
+    [
+        (LogHorizon(), None, True),
+        (LogHorizon(5, lsn(30)), None, False),
+        (LogHorizon(5, lsn(30)), lsn(29), False),
+        (LogHorizon(5, lsn(30)), lsn(30), True),
+        (LogHorizon(5, lsn(30), lsn(90)), lsn(89), False),
+        (LogHorizon(5, lsn(30), lsn(90)), lsn(90), True),
+        (LogHorizon(5, Lsn(b"\xff" * 10)), lsn(1), True),
+        (LogHorizon(5, lsn(30)), Lsn(b"\xff" * 10), False),
+    ],
+)
+def test_a_trimmed_log_has_commits_after_all_that_it_lost(horizon: LogHorizon, after: Lsn | None, has: bool) -> None:
+    assert horizon.has_commits_after(after) == has

@@ -105,6 +105,17 @@ def test_ranges_before_the_horizon_are_refused(lake: Lake, within: ChangeRange, 
         read(lake, within)
 
 
+def test_a_range_of_a_restored_source_needs_each_history(spark: SparkSession, tmp_path: Path) -> None:
+    """The source is restored after batch 2, with LSN 90. Its LSNs begin again in batch 3."""
+    lake = Lake(spark, tmp_path)
+    lake.log(ORDERS, [(1, 10, "c", 1, 60), (2, 90, "c", 2, 120), (3, 30, "c", 3, 240), (4, 60, "c", 4, 300)])
+    lake.apply(ORDERS, 4)
+    trim_log(spark, lake.place.layout, ORDERS, LogHorizon(4, lsn(30), lsn(90)))
+    with pytest.raises(TargetError, match=f"complete only for commits after {lsn(90)}"):
+        read(lake, LsnRange(lsn(50)))
+    assert read(lake, LsnRange(lsn(90))) == []
+
+
 def test_times_begin_with_the_plan_of_the_first_batch(lake: Lake) -> None:
     """An `r` event of a deleted batch may be as late as its plan, and so later than the first commit of the log."""
     assert read(lake, TimeRange(at(190)), LATE) == [4]

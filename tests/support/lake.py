@@ -61,8 +61,14 @@ class Lake:
         whole = rows.selectExpr(*(f"{known[name]} AS `{name}`" for name in rest.columns))
         append(whole, replica.layout.changes(table))
 
+    def applied(self, table: TableId, batch: int, version: int = 0) -> AppliedBatch:
+        """Return a batch of one event as applied, which is not in the commit log."""
+        at_ms = int(START.timestamp() + batch) * 1000
+        counts = (1, 0, 0, 0, at_ms, at_ms, version, 1)
+        return AppliedBatch(batch, table, lsn(batch), CAPTURE, *counts)
+
     def apply(self, table: TableId, batch: int, version: int = 0) -> AppliedBatch:
-        counts = (1, 0, 0, 0, int(START.timestamp() + batch) * 1000, version, 1)
-        applied = AppliedBatch(batch, table, lsn(batch), CAPTURE, *counts)
+        """Record a batch of one event as applied."""
+        applied = self.applied(table, batch, version)
         self.batch_log.commit([applied], 0)
         return applied

@@ -55,9 +55,8 @@ def _trim_table(target: MemoryTarget, table: TableId, snapshots: Sequence[Snapsh
     age = LogAge(applied[-1][1].batch, min(young, default=None))
     published = history.chunk_ranges[table][0] if table in history.chunk_ranges else None
     wanted = find_horizon(table, age, log_needs(table, snapshots, published, history.pending, None))
-    if wanted > log_horizon(target, table).batch:
-        after = [batch.upto for _, batch in applied if batch.batch < wanted]
-        trim_log(target, table, LogHorizon(wanted, after[-1] if after else None))
+    if wanted > (horizon := log_horizon(target, table)).batch:
+        trim_log(target, table, horizon.moved(wanted, [batch.upto for _, batch in applied if batch.batch < wanted]))
 
 
 def _trim_ledger(target: MemoryTarget) -> None:

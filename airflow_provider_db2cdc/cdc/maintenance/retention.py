@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeylessRead, TableSnapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, KeylessRead, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -22,11 +22,14 @@ PROPERTY = "change.log.retention"
 class LogHorizon:
     """The first batch that a change log has complete. Events of commits up to `after` may be missing.
 
-    The horizon of a log that was never trimmed is batch 0, and no commit.
+    A restored source uses its LSNs again. `greatest` is the greatest LSN of all its histories up to which events may be
+    missing, an LSN of 16 bytes before one of 10. It is None where it is `after`. The horizon of a log that was never
+    trimmed is batch 0, and no commit.
     """
 
     batch: int = 0
     after: Lsn | None = None
+    greatest: Lsn | None = None
 
     @property
     def is_trimmed(self) -> bool:
@@ -34,13 +37,29 @@ class LogHorizon:
         return self.batch > 0
 
     def __str__(self) -> str:
-        return f"{self.batch} {self.after or ''}".strip()
+        return f"{self.batch} {self.after or ''} {self.greatest or ''}".strip()
 
     @classmethod
     def parse(cls, text: str) -> LogHorizon:
         """Return the horizon that a text names, an empty one that of a log that was never trimmed."""
-        batch, _, after = text.partition(" ")
-        return cls(int(batch or 0), Lsn.parse(after) if after else None)
+        batch, *lsns = text.split() or ["0"]
+        return cls(int(batch), *map(Lsn.parse, lsns))
+
+    def moved(self, batch: int, trimmed: Sequence[Lsn]) -> LogHorizon:
+        """Return the horizon at a later batch. `trimmed` are the positions of the batches between the two, in order."""
+        after = trimmed[-1] if trimmed else self.after
+        known = [lsn for lsn in (self.after, self.greatest, *trimmed) if lsn is not None]
+        greatest = max(known, key=_by_width, default=None)
+        return LogHorizon(batch, after, None if greatest == after else greatest)
+
+    def has_commits_after(self, lsn: Lsn | None) -> bool:
+        """Return whether the log has all commits after an LSN, in each history of the source."""
+        trimmed = self.greatest or self.after
+        return trimmed is None or (lsn is not None and _by_width(lsn) >= _by_width(trimmed))
+
+
+def _by_width(lsn: Lsn) -> tuple[int, bytes]:
+    return len(lsn.raw), lsn.raw
 
 
 @dataclass(frozen=True)
@@ -116,8 +135,7 @@ def _first_of_range(chunk_range: ChunkRange) -> int:
     lows = [chunk_range.low_batch, chunk_range.first_low_batch]
     if isinstance(chunk_range, KeylessRead):
         lows += [low for low, _ in chunk_range.windows]
-    abandoned = chunk_range.abandoned_batches if isinstance(chunk_range, KeylessRead | DeleteMissing) else ()
-    return min([*(low + 1 for low in lows), *abandoned])
+    return min(lows) + 1
 
 
 def _first_of_snapshot(table_snapshot: TableSnapshot) -> int | None:
@@ -128,4 +146,4 @@ def _first_of_snapshot(table_snapshot: TableSnapshot) -> int | None:
     lows = [low for low, _ in table_snapshot.windows]
     if table_snapshot.low_batch is not None:
         lows.append(table_snapshot.low_batch)
-    return min([*(low + 1 for low in lows), *table_snapshot.abandoned_batches], default=None)
+    return min(lows) + 1 if lows else None

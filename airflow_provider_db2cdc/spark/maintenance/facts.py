@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec
-from airflow_provider_db2cdc.cdc.maintenance.retention import LogAge, LogHorizon
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogAge
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
@@ -65,11 +65,14 @@ def read_facts(spark: SparkSession, layout: Layout, spec: MaintenanceSpec) -> Le
     return LedgerFacts(owner, tables, pending, queue.snapshots, first, journal.seq)
 
 
-def horizon_at(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> LogHorizon:
-    """Return the horizon of a log that begins with a batch: events up to the last earlier batch may be missing."""
+def positions_before(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> list[Lsn]:
+    """Return the greatest positions of a table's batches before a batch, one of each width, and the last position."""
     commits = load(spark, layout.internal("commits")).where((F.col("batch") < batch) & _is(table))
-    row = commits.agg(F.max_by("upto_lsn", "batch")).first()
-    return LogHorizon(batch, None if row is None or row[0] is None else Lsn.parse(row[0]))
+    widths = commits.groupBy(F.length("upto_lsn")).agg(
+        F.max("upto_lsn").alias("greatest"), F.max(F.struct("batch", "upto_lsn")).alias("last")
+    )
+    rows = sorted(widths.collect(), key=lambda row: int(row["last"]["batch"]))
+    return [Lsn.parse(text) for row in rows for text in (row["greatest"], row["last"]["upto_lsn"])]
 
 
 def _owner(spark: SparkSession, layout: Layout, pipeline: str) -> Owner:

@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.spark.delta.log_horizon import has_rows_before, log
 from airflow_provider_db2cdc.spark.delta.row_deletion import ensure_append_only
 from airflow_provider_db2cdc.spark.delta.table_io import table_exists
 from airflow_provider_db2cdc.spark.maintenance.clustering import cluster, wanted_clustering
-from airflow_provider_db2cdc.spark.maintenance.facts import LedgerFacts, horizon_at
+from airflow_provider_db2cdc.spark.maintenance.facts import LedgerFacts, positions_before
 from airflow_provider_db2cdc.spark.maintenance.files import retained_s
 from airflow_provider_db2cdc.spark.maintenance.manifest import Manifest
 from airflow_provider_db2cdc.spark.maintenance.steps import TableSteps
@@ -62,7 +62,8 @@ class SourceTableMaintenance:
             ensure_append_only(self.spark, steps.name)
         horizon = log_horizon(self.spark, self.layout, self.table)
         if wanted > horizon.batch:
-            horizon = horizon_at(self.spark, self.layout, self.table, wanted)
+            trimmed = positions_before(self.spark, self.layout, self.table, wanted)
+            horizon = horizon.moved(wanted, trimmed)
         is_due = horizon.is_trimmed and has_rows_before(self.spark, self.layout, self.table, horizon)
         detail = f"events of batches before {horizon.batch}, with commits up to {horizon.after}"
         steps.do("trim", is_due, lambda: self._trim(horizon), detail)
