@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     KeyedChunks,
     TableSnapshot,
 )
+from airflow_provider_db2cdc.spark.apply.abandoned_batch import merge_abandoned
 from airflow_provider_db2cdc.spark.apply.batch import apply_batch
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.change_pull import check_readable
@@ -66,17 +67,32 @@ class SparkTables:
         return slots(self.spark)
 
     def prepare(
-        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
+        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[PlannedBatch], batch: int
     ) -> None:
-        """Create or extend the Delta tables, and fence the writers of abandoned batches."""
+        """Create or extend the Delta tables, fence the writers of abandoned batches and merge what they have logged."""
         replica = self._replica(task, 0)
         if last is not None and not is_begun:
             check_exists(replica)
         replica.prepare(is_begun)
-        if last is not None and is_begun:
-            refill_if_changed(replica, last, self.batch_log, batch, abandoned)
+        repairs = [planned for planned in abandoned if planned.repair is not None]
+        # It comes before all writes: versions that were put back are no longer noticed after them.
+        is_refilled = (
+            is_begun and last is not None and refill_if_changed(replica, last, self.batch_log, batch, bool(repairs))
+        )
         if abandoned:
-            replica.fence_writers(max(abandoned))
+            replica.fence_writers(abandoned[-1].batch)
+            if task.schema.key or not is_refilled:
+                merged = [planned for planned in abandoned if planned not in repairs]
+                self._merge_abandoned(TableBatch(task, planned, last, is_begun=True) for planned in merged)
+            replica.use_up(replica.layout.state(task.table), ("state",), abandoned[-1].batch)
+
+    def _merge_abandoned(self, batches: Iterable[TableBatch]) -> None:
+        """Merge what the change log has of abandoned batches into the state.
+
+        A refill has found the events of repairs, and the copies of rows without a key: they would count twice.
+        """
+        for batch in batches:
+            merge_abandoned(self._context(batch))
 
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
         """Look for a pending batch's changes in the change log, where the source may have pruned them."""
@@ -93,18 +109,15 @@ class SparkTables:
         """
         if batch.planned.repair is not None:
             return self.repairs.apply(self._repair_context(batch))
-        task, planned, last = batch.task, batch.planned, batch.last
-        read = 0 if planned.chunk_range is None else _max_rows(planned.chunk_range, last)
-        changes = task.rows if planned.rows is None else planned.rows
-        replica = self._replica(task, changes + read, batch.is_redone)
+        planned, last, context = batch.planned, batch.last, self._context(batch)
 
         def apply(foreign_since: int | None) -> AppliedBatch:
             is_foreign = foreign_since is not None
             if is_foreign and last is not None and begins_heal(planned.chunk_range):
-                refill(replica, last, self.batch_log, planned.batch)
-            return apply_batch(BatchContext(replica, self.spec, self.source, self.staged, batch, is_foreign))
+                refill(context.replica, last, self.batch_log, planned.batch)
+            return apply_batch(replace(context, is_foreign=is_foreign))
 
-        return apply_guarded(replica, None if batch.is_begun else last, apply, batch.accepted_since)
+        return apply_guarded(context.replica, None if batch.is_begun else last, apply, batch.accepted_since)
 
     def compare(self, batch: TableBatch) -> Findings:
         """Compare the change rows of an interval with the change log, and the log with the state."""

@@ -144,9 +144,11 @@ class Tables(Protocol):
         """Return how many tasks run in parallel, None if that is not known."""
 
     def prepare(
-        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
+        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[PlannedBatch], batch: int
     ) -> None:
         """Create the tables, or add columns that the source gained. Close `abandoned` batches to their writers.
+
+        The state gets what the change log has of these batches, in their order.
 
         If a table begins again (`is_begun`) with `batch`, rows that its state has lost to other writers are restored
         first.

@@ -41,11 +41,11 @@ class Tick:
         self.failures = TableFailures(rejected)
         self.positions = TablePositions(self.spec, context.history, context.capture_lsn)
         self.batch = context.history.newest_batch
-        self.abandoned: dict[TableId, tuple[int, ...]] = {}
+        self.abandoned: dict[TableId, tuple[PlannedBatch, ...]] = {}
         self.seconds: dict[TableId, float] = {}
         self.capture_stalled = False
         self.healed: frozenset[TableId] = frozenset()
-        self._prepared: set[TableId] = set()
+        self._prepared: dict[TableId, tuple[bool, tuple[PlannedBatch, ...]]] = {}
         self._state_diffs: dict[TableId, StateDiff] = {}
         self._seconds_lock = Lock()
 
@@ -133,7 +133,7 @@ class Tick:
 
         `Tables.prepare` closes it to its writers. So a run that hangs in it cannot write it later either.
         """
-        self.abandoned[planned.table] = (*self.abandoned.get(planned.table, ()), planned.batch)
+        self.abandoned[planned.table] = (*self.abandoned.get(planned.table, ()), planned)
 
     def plan_batch(self, task: TableTask, after: Lsn, upto: Lsn, chunk_range: ChunkRange | None = None) -> PlannedBatch:
         """Return the table's part of the next batch. If its range is the plan's, it has the plan's count of rows."""
@@ -187,14 +187,15 @@ class Tick:
         return applied
 
     def prepare(self, task: TableTask, is_begun: bool) -> None:
-        """Make the change log and the state of a table ready, once a tick.
+        """Make the change log and the state of a table ready: once a tick, and again if the table begins since then.
 
         `is_begun` says that the table begins, or that its first batch is redone.
         """
-        if task.table not in self._prepared:
-            last, abandoned = self.positions.last.get(task.table), self.abandoned.get(task.table, ())
-            self.context.target.prepare(task, last, is_begun, abandoned, self.batch + 1)
-            self._prepared.add(task.table)
+        known = self._prepared.get(task.table)
+        needed = (is_begun or (known is not None and known[0]), self.abandoned.get(task.table, ()))
+        if needed != known:
+            self.context.target.prepare(task, self.positions.last.get(task.table), *needed, self.batch + 1)
+            self._prepared[task.table] = needed
 
     def diff_state(self, task: TableTask, chunk_range: KeyedChunks) -> None:
         """Compare a chunk range that deletes by range with the state, for the batch that will publish it."""

@@ -115,10 +115,7 @@ def test_a_requested_heal_of_a_whole_table_counts_before_it_is_accepted() -> Non
     assert tables_to_heal(answered, [heal("S.A")], tables) == frozenset()
 
 
-def test_the_heal_of_a_gap_publishes_every_row_over_abandoned_batches() -> None:
-    old = Snapshot("initial-1", "initial", (TableSnapshot(A, abandoned_batches=(4,)),))
-    [begun] = add_initial(SnapshotQueue((old,)), [HEALS], 5).open
-    assert (begun.tables[0].differences_only, begun.tables[0].abandoned_batches) == (False, (4,))
+def test_the_heal_of_a_gap_stays_one_until_it_ends() -> None:
     [begun] = add_initial(SnapshotQueue(), [HEALS], 5).open
     assert begun.tables[0].differences_only
     assert restarted(begun.tables[0], is_held=True).differences_only

@@ -542,25 +542,6 @@ def test_initial_snapshot_is_found_for_any_plan_and_for_one_plan() -> None:
     assert not begun.is_waiting(TableSnapshot(A)), "it has published something"
 
 
-def test_abandoned_batches_pass_to_the_snapshot_that_replaces_theirs() -> None:
-    queue = add_initial(
-        SnapshotQueue(), [TableSnapshot(A, delete_missing=True, abandoned_batches=(7,)), TableSnapshot(B)], 5
-    )
-    assert queue.is_waiting(TableSnapshot(A, delete_missing=True))
-    assert queue.is_waiting(TableSnapshot(A, delete_missing=True, abandoned_batches=(7,)))
-    assert not queue.is_waiting(TableSnapshot(A, delete_missing=True, abandoned_batches=(7, 9))), (
-        "it does not know of one of them"
-    )
-    queue = add_initial(queue, [TableSnapshot(A, delete_missing=True, abandoned_batches=(9,)), TableSnapshot(B)], 6)
-    assert queue.snapshots[1].tables == (
-        TableSnapshot(A, delete_missing=True, abandoned_batches=(7, 9)),
-        TableSnapshot(B),
-    )
-    assert restarted(queue.snapshots[1].tables[0], is_held=True) == TableSnapshot(
-        A, delete_missing=True, abandoned_batches=(7, 9)
-    )
-
-
 def test_a_stopped_initial_snapshot_does_not_leave_its_table_loading() -> None:
     queue = add_initial(SnapshotQueue(), [TableSnapshot(A), TableSnapshot(B)], 1)
     queue = add_initial(queue, [TableSnapshot(A)], 2)

@@ -52,7 +52,7 @@ USUAL: list[Failpoint] = [
 STEPS: list[Failpoint] = [
     *USUAL, "read_capture", "count_planned_changes", "prepare_batch_log", "check_newest_plan", "write_journal",
     "check_readable", "fence_writers", "count_ranges", "read_group", "stage_rows", "await_high_mark", "check_counts",
-    "fill_state", "append_found_deletes",
+    "fill_state", "append_found_deletes", "merge_abandoned",
 ]  # fmt: skip
 
 

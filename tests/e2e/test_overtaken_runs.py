@@ -56,7 +56,7 @@ def test_an_old_run_that_fills_the_state_during_a_restart_doubles_no_row(
         job.run(spec)
     pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
     pipeline.captured()
-    with once_before("fill_state", wake):
+    with once_before("append_changes", wake):
         pipeline.passed()
     assert pipeline.state(table).count() == 20
     [error] = errors

@@ -15,6 +15,7 @@ from support.crash import killed
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark.apply.log_replay import rows_to_delete
 from airflow_provider_db2cdc.spark.apply.state_diff import diff_with_state, missing_from_state
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
@@ -79,9 +80,9 @@ def test_missing_rows_are_those_that_no_later_batch_wrote_or_read(target: Replic
     fill(target, 3, [(3, EARLY)])
     for batch, id_, op in ((2, 2, "r"), (3, 1, "d"), (3, 4, "r")):
         log(target, batch, id_, EARLY, op)
-    assert sorted(row["row"]["ID"] for row in target.rows_to_delete(2).collect()) == [1, 2]
-    assert sorted(row["row"]["ID"] for row in target.rows_to_delete(1).collect()) == [1]
-    assert sorted(row["row"]["ID"] for row in target.rows_to_delete(3).collect()) == [1, 2, 3, 4]
+    assert sorted(row["row"]["ID"] for row in rows_to_delete(target, 2).collect()) == [1, 2]
+    assert sorted(row["row"]["ID"] for row in rows_to_delete(target, 1).collect()) == [1]
+    assert sorted(row["row"]["ID"] for row in rows_to_delete(target, 3).collect()) == [1, 2, 3, 4]
 
 
 def test_rows_that_equal_the_state_are_not_missing(spark: SparkSession, tmp_path: Path) -> None:

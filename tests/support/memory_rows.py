@@ -50,6 +50,16 @@ def misnumbered(state: State) -> set[Hashable]:
     return {key for key, (image, _) in state.items() if image in images}
 
 
+def numbered(state: State) -> State:
+    """Return rows of a state whose equal rows are numbered from 1 without a gap."""
+    count: Counter[Hashable] = Counter()
+    rows: State = {}
+    for _, (image, batch) in sorted(state.items(), key=lambda entry: entry[0][1]):  # type: ignore[index]
+        count[image] += 1
+        rows[image, count[image]] = (image, batch)
+    return rows
+
+
 def folded_by_key(log: Iterable[Logged]) -> State:
     """Return the rows after the last event of each key, with the batches of these events."""
     last = {event.key: (event.after, batch) for batch, _, event in log}

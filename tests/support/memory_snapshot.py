@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving, vanishe
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks, KeylessRead
 from airflow_provider_db2cdc.cdc.table import TableId
-from support.memory_rows import copies, folded_by_copies, folded_by_key
+from support.memory_rows import copies
 from support.memory_source import Row
 from support.memory_target import MemoryTarget
 
@@ -69,9 +69,6 @@ def _keyless(target: MemoryTarget, read: list[Row], planned: PlannedBatch, chunk
     unknown = set.intersection(*earlier) if earlier else None
     staged = settled(read, moved, unknown)
     held = copies(target.state[planned.table]) if chunk_range.covers_table else Counter()
-    if chunk_range.covers_table and chunk_range.abandoned_batches:
-        logged = copies(folded_by_copies(target.log[planned.table]))
-        held |= Counter({image: count for image, count in logged.items() if image not in staged})
     published = unequal(staged, copies(target.state[planned.table])) if chunk_range.differences_only else staged
     reads = _events(target, planned, "r", published.elements())
     deletes = _events(target, planned, "d", surplus(held, staged, moved, unknown).elements())
@@ -80,15 +77,11 @@ def _keyless(target: MemoryTarget, read: list[Row], planned: PlannedBatch, chunk
 
 
 def _missing(target: MemoryTarget, table: TableId, chunk_range: DeleteMissing) -> list[Row]:
-    """Return rows that a snapshot did not find: those of the state, and those that only abandoned batches reported."""
+    """Return the rows of the state that a snapshot did not find."""
     log, state = target.log[table], target.state[table]
     read = {event.key for at, _, event in log if at > chunk_range.low_batch and event.op == "r"}
     gone = vanished({key: at for key, (_, at) in state.items()}, read, chunk_range.low_batch)
-    rows = [state[key][0] for key in gone]
-    last = folded_by_key(log)
-    return rows + [
-        image for key, (image, at) in last.items() if at in chunk_range.abandoned_batches and key not in state
-    ]
+    return [state[key][0] for key in gone]
 
 
 def _events(

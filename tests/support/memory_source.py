@@ -65,6 +65,7 @@ class MemorySource:
     captured: int = 1
     chunk_rows: int = 3
     cold_start: str = "0"
+    key_type: str = "INTEGER"
     is_stalled: bool = False
     inactive: set[TableId] = field(default_factory=set)
     locked: set[TableId] = field(default_factory=set)
@@ -81,6 +82,7 @@ class MemorySource:
     def schema(self, table: TableId) -> TableSchema:
         """Return the columns that a table has now."""
         schema = schema_of(table)
+        schema = replace(schema, columns=(replace(schema.columns[0], type=self.key_type), *schema.columns[1:]))
         if table in self.gained:
             schema = replace(schema, columns=(*schema.columns, Column("B", "INTEGER", 4)))
         return replace(schema, columns=schema.columns[1:], key=()) if table in self.keyless else schema

@@ -53,7 +53,7 @@ class MemoryTables:
 
     @failpoint("prepare_table")
     def prepare(
-        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
+        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[PlannedBatch], batch: int
     ) -> None:
         """Create or widen the tables, restore lost rows, and fence the writers of abandoned batches."""
         target, table = self.target, task.table
@@ -64,10 +64,14 @@ class MemoryTables:
             target.state.setdefault(table, {})
             target.commits.setdefault(table, [])
             self._widen(target.schemas.get(table, task.schema), task.schema, is_begun)
-            if last is not None and is_begun and (self._is_changed(last) or target.has_repairs(table, abandoned)):
+            repairs = [planned for planned in abandoned if planned.repair is not None]
+            is_refilled = last is not None and is_begun and bool(self._is_changed(last) or repairs)
+            if is_refilled:
                 self._refill(task.schema, batch)
-            if abandoned:
-                target.fences[table] = max(*abandoned, target.fences.get(table, 0))
+            for planned in abandoned:
+                target.fences[table] = max(planned.batch, target.fences.get(table, 0))
+                if planned not in repairs and (task.schema.key or not is_refilled):
+                    self._merge(task.schema, planned.batch, is_abandoned=True)
 
     @failpoint("check_readable")
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
@@ -194,8 +198,11 @@ class MemoryTables:
         """Put rows back that the state has lost, once. Copies that are not numbered without a gap are written again."""
         table, state = schema.table, self.target.state[schema.table]
         gone = {} if schema.key else dict.fromkeys(misnumbered(state))
-        lost = {key: row for key, row in self._folded(schema).items() if key not in state or key in gone}
-        self.target.once(table, "refill", batch, lambda: self.target.put_rows(table, {**gone, **lost}))
+        is_trimmed = table in self.target.horizons
+        kept = numbered({key: state[key] for key in gone}) if is_trimmed else {}
+        held = (state.keys() - gone.keys()) | kept.keys()
+        lost = {key: row for key, row in self._folded(schema).items() if key not in held}
+        self.target.once(table, "refill", batch, lambda: self.target.put_rows(table, {**gone, **kept, **lost}))
 
     def _widen(self, known: TableSchema, schema: TableSchema, is_begun: bool) -> None:
         """Take over a table's columns. Rows that are there have nulls in the columns that it gained."""
@@ -243,13 +250,15 @@ class MemoryTables:
         return (folded_by_key if schema.key else folded_by_copies)(self.target.log[schema.table])
 
     @failpoint("merge_state")
-    def _merge(self, schema: TableSchema, batch: int) -> bool:
+    def _merge(self, schema: TableSchema, batch: int, is_abandoned: bool = False) -> bool:
         """Write a batch's effects to the state, once. Return False if they were written before."""
         state, table = self.target.state[schema.table], schema.table
         own = [logged for logged in self.target.log[table] if logged[0] == batch]
         changed = keyed_changes(own, state) if schema.key else keyless_changes(own, state)
         rows = {key: None if image is None else (image, batch) for key, image in changed.items()}
-        return not own or self.target.once(table, "state", batch, lambda: self.target.put_rows(table, rows))
+        return not own or self.target.once(
+            table, "state", batch, lambda: self.target.put_rows(table, rows), is_abandoned
+        )
 
     def _applied(self, batch: TableBatch, chunk_range: ChunkRange | None) -> AppliedBatch:
         planned, last = batch.planned, None if batch.is_begun else batch.last

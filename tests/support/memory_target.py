@@ -48,13 +48,15 @@ class MemoryTarget:
         """Return a copy, as a backup makes one."""
         return MemoryTarget(**{name: deepcopy(value) for name, value in vars(self).items() if name != "lock"})
 
-    def once(self, table: TableId, step: str, batch: int, write: Callable[[], None]) -> bool:
+    def once(
+        self, table: TableId, step: str, batch: int, write: Callable[[], None], is_abandoned: bool = False
+    ) -> bool:
         """Write under a transaction id; return False where this version of it, or a later one, was written before.
 
-        :raises TargetError: the batch is abandoned.
+        :raises TargetError: the batch was abandoned, and the caller does not know that.
         """
         with self.lock:
-            if batch <= self.fences.get(table, 0):
+            if batch <= self.fences.get(table, 0) and not is_abandoned:
                 raise TargetError(f"{table}: a later plan has given up batch {batch}")
             if batch <= self.versions.get((table, step), 0):
                 return False
@@ -76,11 +78,6 @@ class MemoryTarget:
     def is_applied(self, table: TableId, batch: int) -> bool:
         """Return whether a run has recorded a batch as applied."""
         return any((applied.table, applied.batch) == (table, batch) for applied in self.applied)
-
-    def has_repairs(self, table: TableId, batches: Sequence[int]) -> bool:
-        """Return whether one of a table's batches is a repair."""
-        repairs = (each for each in self.planned if each.table == table and each.repair is not None)
-        return any(each.batch in batches for each in repairs)
 
     def check_foreign(self, table: TableId, since: int, accepts: bool = False) -> bool:
         """Return whether another writer wrote a state after one of its versions, if that is accepted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -66,7 +67,7 @@ class Table:
         self.at = upto
         return planned
 
-    def prepare(self, is_begun: bool = False, abandoned: Sequence[int] = ()) -> None:
+    def prepare(self, is_begun: bool = False, abandoned: Sequence[PlannedBatch] = ()) -> None:
         """Prepare the table for the next batch."""
         self.tables.prepare(self.twin.task(self.at), self.last, is_begun, abandoned, self.batch + 1)
 

@@ -248,6 +248,6 @@ def test_a_restart_restores_what_an_abandoned_repair_has_added(new_table: NewTab
     table.twin.plan([planned])
     table.batch = planned.batch
     table.twin.commit({12: None}, is_captured=False)
-    table.prepare(is_begun=True, abandoned=[planned.batch])
+    table.prepare(is_begun=True, abandoned=[planned])
     assert table.done(table.plan(table.stage_whole()), is_begun=True).deletes == 1
     assert table.twin.rows() == table.twin.at_source()

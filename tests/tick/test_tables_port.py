@@ -11,6 +11,7 @@ from support.port_table import BOUNDS, BY_TWIN, NewTable, Table, at_any_time, wi
 
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.repair.repair import Replay
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeylessRead, deletion_range
 from airflow_provider_db2cdc.cdc.table import Column
 from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, TargetError
@@ -117,24 +118,59 @@ def test_a_row_that_no_batch_of_a_snapshot_wrote_is_deleted(table: Table) -> Non
 
 
 @BY_TWIN
-def test_an_abandoned_batch_is_closed_to_its_writers(table: Table) -> None:
-    table.begin({1: 10})
-    table.twin.commit({2: 20})
+@pytest.mark.parametrize("is_merged", [False, True], ids=["logged", "merged"])
+def test_an_abandoned_batch_is_closed_to_its_writers(table: Table, is_merged: bool) -> None:
+    """Its events are in the change log, and in the state at the latest when the table begins again."""
+    table.begin({1: 10, 2: 20, 3: 30})
+    table.twin.commit({1: None, 2: 21, 4: 40})
     hung = table.plan()
-    dying(table, hung)
-    table.twin.commit({2: None}, is_captured=False)
-    table.prepare(is_begun=True, abandoned=[hung.batch])
-    with pytest.raises(TargetError):
-        table.apply(hung, is_redone=True)
-    assert table.twin.rows() == Counter([(1, 10)])
+    if is_merged:
+        table.apply(hung)
+    else:
+        dying(table, hung)
+    table.twin.commit({3: 31})
+    unread = table.plan()
+    table.twin.commit({4: None}, is_captured=False)
+    for _ in range(2):
+        table.prepare(is_begun=True, abandoned=[hung, unread])
+        assert table.twin.rows() == Counter([(2, 21), (3, 30), (4, 40)])
+    for planned in (hung, unread):
+        with pytest.raises(TargetError):
+            table.apply(planned, is_redone=True)
     staged = table.stage()
     table.done(table.plan(staged), is_begun=True)
-    complete = table.snapshot(
-        bounds=BOUNDS, published_chunks=3, low_batch=staged.low_batch, abandoned_batches=(hung.batch,)
-    )
+    complete = table.snapshot(bounds=BOUNDS, published_chunks=3, low_batch=staged.low_batch)
     assert table.done(table.plan(deletion_range(complete, "snapshot", "initial", table.at))).deletes == 1
     assert table.twin.rows() == table.twin.at_source()
-    assert [event[1:] for event in table.twin.events() if event[0] > 2] == [("r", (1, 10)), ("d", (2, 20))]
+    found = [event[1:] for event in table.twin.events() if event[0] > unread.batch]
+    assert found == [("r", (2, 21)), ("r", (3, 31)), ("d", (4, 40))]
+
+
+@BY_TWIN
+def test_rows_that_an_abandoned_batch_has_read_are_closed_too(table: Table) -> None:
+    table.begin({1: 10, 2: 20})
+    table.twin.commit({2: None, 3: 30}, is_captured=False)
+    table.twin.commit({1: 11})
+    planned = table.plan(table.stage_whole())
+    with killed("merge_state", "before"):
+        table.apply(planned)
+    table.prepare(is_begun=True, abandoned=[planned])
+    assert table.twin.rows() == Counter([(1, 11), (3, 30)])
+
+
+@BY_TWIN
+def test_a_select_leaves_the_rows_of_an_abandoned_batch(table: Table) -> None:
+    """Row 3 of that batch was deleted, and nothing shows it. A replay of the log finds the state as it is."""
+    table.begin({1: 10, 2: 20})
+    table.twin.commit({3: 30})
+    planned = table.plan()
+    dying(table, planned)
+    table.twin.commit({3: None}, is_captured=False)
+    table.prepare(is_begun=True, abandoned=[planned])
+    staged = replace(table.stage((), [(0, 0)], condition="SELECT * FROM S.T"), snapshot_kind="initial")
+    table.done(table.plan(staged), is_begun=True)
+    assert table.twin.rows() == table.twin.at_source() + Counter([(3, 30)])
+    assert not table.compare(Replay()).rows_corrected
 
 
 @BY_TWIN
@@ -145,12 +181,28 @@ def test_rows_of_an_abandoned_batch_without_a_key_are_deleted(new_table: NewTabl
     hung = table.plan()
     dying(table, hung)
     table.twin.commit({2: None}, is_captured=False)
-    table.prepare(is_begun=True, abandoned=[hung.batch])
-    window = (hung.batch, hung.batch + 1)
-    staged = table.stage_whole(windows=(window,), abandoned_batches=(hung.batch,))
+    for _ in range(2):
+        table.prepare(is_begun=True, abandoned=[hung])
+        assert table.twin.rows() == Counter([(1,), (2,)])
+    staged = table.stage_whole(windows=((hung.batch, hung.batch + 1),))
     assert table.done(table.plan(staged), is_begun=True).deletes == 1
     assert table.twin.rows() == table.twin.at_source()
     assert [event[1:] for event in table.twin.events() if event[0] > hung.batch] == [("d", (2,)), ("r", (1,))]
+
+
+@BY_TWIN
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_a_foreign_change_and_an_abandoned_batch_are_both_mended(new_table: NewTable, is_keyed: bool) -> None:
+    """What the restart restores from the log is not merged a second time."""
+    table = new_table(is_keyed)
+    table.begin({1: 1, 2: 1, 3: 3})
+    table.twin.commit({4: 1, 5: 2})
+    hung = table.plan()
+    dying(table, hung)
+    table.twin.change_state(None, lost=1)
+    for _ in range(2):
+        table.prepare(is_begun=True, abandoned=[hung])
+        assert table.twin.rows() == table.twin.at_source()
 
 
 @BY_TWIN
@@ -199,6 +251,20 @@ def test_a_restart_repairs_rows_that_another_writer_doubled(new_table: NewTable,
     staged = table.stage_whole(**window)
     assert table.done(table.plan(staged), is_begun=True).rows == 4
     assert table.twin.rows() == table.twin.at_source()
+
+
+@BY_TWIN
+def test_a_restart_keeps_copies_whose_events_are_trimmed(new_table: NewTable) -> None:
+    """Another writer has deleted the first of three equal rows, so that the others are not numbered from 1."""
+    table = new_table(False)
+    table.begin({1: 1, 2: 1, 3: 1, 4: 0})
+    begun = table.at
+    table.twin.commit({5: 1, 6: 0})
+    table.done(table.plan())
+    table.twin.trim(LogHorizon(2, begun))
+    table.twin.change_state(None, lost=1)
+    table.prepare(is_begun=True)
+    assert table.twin.rows() == Counter({(1,): 3, (0,): 2})
 
 
 @BY_TWIN

@@ -229,8 +229,8 @@ def test_no_manifest_is_written_before_a_gap_is_healed() -> None:
     assert len(pipeline.target.manifest) > manifests
 
 
-def test_a_gap_found_over_an_unfinished_batch_is_mended_by_all_rows() -> None:
-    """The change log has a row of the abandoned batch, which is neither in the state nor in the source."""
+def test_a_gap_found_over_an_unfinished_batch_is_healed() -> None:
+    """The change log has a row of the abandoned batch which is not in the source. The state has it, too, by then."""
     pipeline = healing()
     pipeline.change(A, 40, 1)
     pipeline.change(A, 41, 1)
@@ -240,7 +240,7 @@ def test_a_gap_found_over_an_unfinished_batch_is_mended_by_all_rows() -> None:
     pipeline.source.load(A, 40, None)
     pipeline.source.prune()
     pipeline.passed()
-    assert pipeline.reads(A)[5] == 2
+    assert pipeline.reads(A)[5] == 1, "row 41"
     pipeline.finish()
 
 

@@ -114,6 +114,25 @@ def test_a_first_batch_that_died_is_prepared_again_as_a_first_batch(pipeline: Me
     check(pipeline)
 
 
+def test_a_table_that_begins_after_a_redo_is_prepared_again(pipeline: MemoryPipeline) -> None:
+    """A change that another writer made since the redo would not be mended."""
+    change(pipeline, 1, 5)
+    with killed("merge_state", "before"):
+        pipeline.run(pipeline.plan())
+    change(pipeline, 2, 6)
+    pipeline.source.prune()
+    prepared: list[bool] = []
+
+    def note(reached: ReachedFailpoint) -> None:
+        if reached.arguments["task"].table == A:
+            prepared.append(reached.arguments["is_begun"])
+
+    with failpoint_action("prepare_table", before=note):
+        pipeline.commit(pipeline.run(with_recovery(pipeline.plan())))
+    assert prepared == [False, True]
+    check(pipeline)
+
+
 def test_an_offset_ahead_of_the_target_stops_its_table_only(pipeline: MemoryPipeline) -> None:
     change(pipeline, 1, 5)
     spec = pipeline.plan()

@@ -69,7 +69,7 @@ class SnapshotQueue:
         """Return whether an initial snapshot like the requested one waits for the table, with nothing published."""
         snapshot, table = self.holder(requested.table), requested.table
         held = snapshot.table_snapshot(table) if snapshot is not None and snapshot.kind == "initial" else None
-        if held is None or held.published_chunks or not {*requested.abandoned_batches} <= {*held.abandoned_batches}:
+        if held is None or held.published_chunks:
             return False
         same = (held.delete_missing, held.select) == (requested.delete_missing, requested.select)
         return same and held.differences_only == requested.differences_only
@@ -175,24 +175,15 @@ def close_finished(queue: SnapshotQueue) -> tuple[SnapshotQueue, list[SignalOutc
 
 
 def add_initial(queue: SnapshotQueue, table_snapshots: Sequence[TableSnapshot], at_ms: int) -> SnapshotQueue:
-    """Return the queue with an initial snapshot of tables, which end in the other snapshots.
-
-    The initial snapshot takes over their abandoned batches. With such batches it publishes every row: the change log
-    has rows of them that the state lacks.
-    """
-    begun = []
+    """Return the queue with an initial snapshot of tables, which end in the other snapshots."""
     for table_snapshot in table_snapshots:
-        abandoned = {*table_snapshot.abandoned_batches}
         for snapshot in queue.open:
             if (old := snapshot.table_snapshot(table_snapshot.table)) is not None and old.is_open:
                 queue = queue.with_snapshot(snapshot.with_table(with_stop(old, "its table is snapshotted again")))
-                abandoned |= {*old.abandoned_batches}
-        heals = table_snapshot.differences_only and not abandoned
-        begun.append(replace(table_snapshot, abandoned_batches=tuple(sorted(abandoned)), differences_only=heals))
     taken = queue.used_ids
     numbered = (f"initial-{number}" for number in count(len(taken) + 1))
     id_ = next(id_ for id_ in numbered if id_ not in taken)
-    return queue.with_snapshot(Snapshot(id_, "initial", tuple(begun), started_at_ms=at_ms))
+    return queue.with_snapshot(Snapshot(id_, "initial", tuple(table_snapshots), started_at_ms=at_ms))
 
 
 def _has_turn(snapshot: Snapshot, holders: Mapping[TableId, str]) -> bool:

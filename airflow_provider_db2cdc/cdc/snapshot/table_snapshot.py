@@ -32,8 +32,7 @@ class TableSnapshot:
     `rows_read` rows, `rows_published` were published as `r`. `low_batch` is the first published group's. `fingerprint`
     is that of the columns that are read.
 
-    `delete_missing`: rows of the target that the snapshot does not find are to be deleted. The same holds for rows that
-    its `abandoned_batches` reported in the change log: batches that were given up when the snapshot began. `failures`
+    `delete_missing`: rows of the target that the snapshot does not find are to be deleted. `failures`
     counts the ticks in which it failed since the last read with progress.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.event.row_multiset).
@@ -58,7 +57,6 @@ class TableSnapshot:
     failures: int = 0
     reason: str = ""
     rows_read: int = 0
-    abandoned_batches: tuple[int, ...] = ()
     differences_only: bool = False
     in_one_group: bool = False
 
@@ -140,8 +138,7 @@ class KeyedChunks(ChunkRangeBase):
     """Chunks of a table with a key.
 
     `deletes_by_range`: rows of the target between the ends of the chunks are deleted if the chunks did not find them.
-    They are not where Spark sorts keys differently from the source, or where there are abandoned batches. Then a
-    deletion of missing rows follows.
+    They are not where Spark sorts keys differently from the source. Then a deletion of missing rows follows.
     """
 
     deletes_by_range: bool = False
@@ -158,25 +155,19 @@ class KeylessRead(ChunkRangeBase):
     """A read of a table without a key, as one chunk.
 
     `windows` are those of the newest reads and, once it is planned, of this one. `needs_another_read`: another read is
-    needed, or the need is not known yet. `covers_table`: rows that only the target has are deleted. The same holds for
-    rows that only `abandoned_batches` published.
+    needed, or the need is not known yet. `covers_table`: rows that only the target has are deleted.
     """
 
     windows: tuple[BatchWindow, ...] = ()
     needs_another_read: bool = False
     covers_table: bool = False
-    abandoned_batches: tuple[int, ...] = ()
     type: Literal["keyless_read"] = "keyless_read"
 
 
 @dataclass(frozen=True)
 class DeleteMissing(ChunkRangeBase):
-    """The deletion of the rows that no batch after the low batch wrote. It publishes no rows.
+    """The deletion of the rows that no batch after the low batch wrote. It publishes no rows."""
 
-    It also deletes the rows that only `abandoned_batches` published.
-    """
-
-    abandoned_batches: tuple[int, ...] = ()
     type: Literal["delete_missing"] = "delete_missing"
 
 
@@ -204,7 +195,6 @@ def deletion_range(table_snapshot: TableSnapshot, snapshot: str, kind: SnapshotK
         fingerprint=table_snapshot.fingerprint,
         read_before=table_snapshot.rows_read,
         rows_before=table_snapshot.rows_published,
-        abandoned_batches=table_snapshot.abandoned_batches,
     )
 
 
@@ -230,7 +220,6 @@ def restarted(table_snapshot: TableSnapshot, is_held: bool) -> TableSnapshot:
         table_snapshot.surrogate,
         table_snapshot.select,
         delete_missing,
-        abandoned_batches=table_snapshot.abandoned_batches,
         differences_only=table_snapshot.differences_only,
     )
     return replace(fresh, reason=table_snapshot.reason)

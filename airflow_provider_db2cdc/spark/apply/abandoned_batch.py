@@ -1,53 +1,26 @@
-"""Rows of abandoned batches: they are in the change log, but not in the state, and may not be in the source.
+"""Batches that no run will finish, because their table begins again: the state gets what the change log has of them.
 
-A tick that dies after its append leaves events in the change log that no merge brings into the state. If the table then
-starts again, no run finishes that batch. The snapshot publishes deletes of these rows for readers of the change log.
+A tick that dies after its append leaves events in the change log that no merge brings into the state. So the state is
+what the change log says before the table begins again, and the snapshot has nothing else to compare the source with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from dataclasses import replace
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.events.envelope import key_struct
-from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_effects
-from airflow_provider_db2cdc.spark.events.row_multiset import count_deltas
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
+from airflow_provider_db2cdc.spark.apply.chunk_publish import rows_of_first_try
+from airflow_provider_db2cdc.spark.apply.merge import find_state_change, write_state_change
+from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, count_batch
 
 
-def abandoned_rows(replica: Replica, abandoned: Sequence[int], batch: int) -> DataFrame:
-    """Return the rows (`row`) that the state lacks and whose last event up to `batch` is of an abandoned batch."""
+@failpoint("merge_abandoned")
+def merge_abandoned(context: BatchContext) -> None:
+    """Merge the events of an abandoned batch into the state. Its writers to the change log must be fenced.
 
-    def last_rows_of(number: int) -> DataFrame:
-        events = replica.batch_events(number)
-        effects = net_effects(events, replica.schema, count_batch(events)).where("row IS NOT NULL").select("row")
-        rows = effects.unionByName(replica.read_rows(number))
-        later = replica.window(number, batch).where("op IS NOT NULL").select("key")
-        return _with_key(rows, replica.schema).join(later, "key", "left_anti")
-
-    rows = reduce(DataFrame.unionByName, map(last_rows_of, abandoned))
-    return rows.join(_with_key(replica.rows(), replica.schema), "key", "left_anti").select("row")
-
-
-def abandoned_copies(replica: Replica, abandoned: Sequence[int], read: DataFrame) -> DataFrame:
-    """Return the rows (`row`) of a table without a key that abandoned batches have published and `read` lacks.
-
-    It has at least as many copies of each row as the change log has more than the state. More copies do no harm: a
-    count of the change log never falls below zero.
+    Call it in the order of the batches. Delta skips it if the run that died has merged the batch, or if it is repeated.
     """
-
-    def copies_of(number: int) -> DataFrame:
-        events = replica.batch_events(number)
-        added = count_deltas(events).where("delta > 0").withColumn("copy", F.explode(F.sequence(F.lit(1), "delta")))
-        return added.select(F.col("image").alias("row")).unionByName(replica.read_rows(number))
-
-    copies = reduce(DataFrame.unionByName, map(copies_of, abandoned))
-    return copies.join(read.select("row"), "row", "left_anti")
-
-
-def _with_key(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    return rows.withColumn("key", key_struct(schema, "row"))
+    context = replace(context, replica=replace(context.replica, merges_abandoned=True))
+    changes = LoggedEvents(context.events, count_batch(context.events))
+    write_state_change(context, find_state_change(context, changes, rows_of_first_try(context)))

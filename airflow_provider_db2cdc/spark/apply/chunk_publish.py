@@ -17,8 +17,8 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     KeylessRead,
 )
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.apply.abandoned_batch import abandoned_copies, abandoned_rows
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
+from airflow_provider_db2cdc.spark.apply.log_replay import rows_to_delete
 from airflow_provider_db2cdc.spark.apply.state_diff import CHUNK, StateDiff, diff_state
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.events.broadcast import if_few_to_all
@@ -66,14 +66,13 @@ def append_found_deletes(context: BatchContext) -> bool:
     """Append `d` events for rows that the chunk range shows to be missing. Return whether there may be any.
 
     A deletion of missing rows deletes rows that no batch of its snapshot wrote. A read of a table without a key deletes
-    surplus rows of the state. Both also delete rows that only abandoned batches published. A retry after the write of
-    the state appends nothing.
+    surplus rows of the state. A retry after the write of the state appends nothing.
     """
     match context.chunk_range:
         case DeleteMissing() as deletion:
-            _append_deletes(context, _missing_rows(context, deletion))
+            _append_deletes(context, rows_to_delete(context.replica, deletion.low_batch))
             return True
-        case KeylessRead() as read if read.abandoned_batches or not context.replica.is_empty(context.held):
+        case KeylessRead() as read if not context.replica.is_empty(context.held):
             _append_deletes(context, _surplus_rows(context, read))
             return True
     return False
@@ -94,7 +93,7 @@ def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedR
     """
     chunk_range = context.chunk_range
     if context.excludes_chunks:
-        return _rows_of_first_try(context)
+        return rows_of_first_try(context)
     if chunk_range is None or isinstance(chunk_range, DeleteMissing):
         return PublishedRows(chunk_range)
     window = changes if context.has_own_window else _window(context, chunk_range)
@@ -173,18 +172,11 @@ def _window(context: BatchContext, chunk_range: ChunkRange) -> LoggedEvents:
     return LoggedEvents(rows, count_batch(rows))
 
 
-def _missing_rows(context: BatchContext, deletion: DeleteMissing) -> DataFrame:
-    rows, abandoned = context.replica.rows_to_delete(deletion.low_batch), deletion.abandoned_batches
-    return rows.unionByName(abandoned_rows(context.replica, abandoned, context.planned.batch)) if abandoned else rows
-
-
 def _surplus_rows(context: BatchContext, read: KeylessRead) -> DataFrame:
     """Return the rows that the target has and the read of a table without a key shows to be missing."""
     replica = context.replica
     moved, unknown = _changed_images(replica, read.windows[-1]), _unsettled_images(replica, read.windows[:-1])
     staged, held = context.staged_rows(read), replica.rows()
-    if read.abandoned_batches and read.covers_table:
-        held = held.unionByName(abandoned_copies(replica, read.abandoned_batches, staged))
     return surplus(held, settled(staged, moved, unknown), moved, unknown, read.covers_table)
 
 
@@ -197,8 +189,8 @@ def _settled_rows(
     return settled(staged, moved, unknown), needs_another_read
 
 
-def _rows_of_first_try(context: BatchContext) -> PublishedRows:
-    """Return the `r` rows that an earlier try of a batch appended before its chunk range was excluded."""
+def rows_of_first_try(context: BatchContext) -> PublishedRows:
+    """Return the `r` rows that an earlier try of a batch appended, before its chunk range or the batch was given up."""
     counts = count_reads(context.events)
     return PublishedRows(None, context.replica.read_rows(context.planned.batch) if counts else None, counts)
 

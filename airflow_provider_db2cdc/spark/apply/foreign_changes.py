@@ -5,7 +5,7 @@ The pipeline's own commits carry its mark. Any other commit is judged by the nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 from zlib import crc32
@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.snapshot.heal import ends_heal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.apply.log_replay import doubled_keys, lost_rows
+from airflow_provider_db2cdc.spark.apply.log_replay import doubled_keys, kept_rows, lost_rows
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import Version, current_version, delta_table, table_exists
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
@@ -145,24 +145,28 @@ def check_idle(replica: Replica, last: AppliedBatch) -> AppliedBatch:
 
 
 def refill_if_changed(
-    replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int, abandoned: Sequence[int] = ()
-) -> None:
+    replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int, has_abandoned_repair: bool = False
+) -> bool:
     """Restore rows of the state from the change log before a table starts again, if a foreign writer changed either.
 
-    An `abandoned` repair may have added events to the log whose rows it has not merged.
+    Return whether it was done.
+
+    An abandoned repair may have added events to the log whose rows it has not merged.
 
     The snapshot compares the source with the state to publish deletes. It would miss rows that only the change log has.
-    It would also keep each of several rows of one key. Such rows are deleted first, and the logged one is restored.
+    It would also keep each of several rows of one key. Such rows are deleted first, and the logged one is restored. If
+    the log was trimmed and has no event of the key, one of them stays.
     `batch` is the snapshot's first. If the state was replaced or reset, the manifest is cleared: it would name versions
     that no longer exist.
     """
     try:
         _versions(replica, last)
-        if not ledger.has_repairs(replica.table, abandoned):
-            return
+        if not has_abandoned_repair:
+            return False
     except TargetError as error:
         log_progress(f"table={replica.table} begins again: {error.problem}")
     refill(replica, last, ledger, batch)
+    return True
 
 
 @failpoint("refill_state")
@@ -172,7 +176,8 @@ def refill(replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int) -
     now = current_version(replica.spark, name)
     if now.id != last.state_id or now.number < last.state_version:
         ledger.clear_manifest()
-    replica.delete_keys(doubled_keys(replica), batch)
+    doubled = doubled_keys(replica)
+    replica.delete_keys(doubled, batch, kept_rows(replica, doubled))
     replica.refill(lost_rows(replica), batch)
 
 

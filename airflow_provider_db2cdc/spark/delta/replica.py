@@ -41,7 +41,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
     table_exists,
     table_properties,
 )
-from airflow_provider_db2cdc.spark.events.envelope import CHUNK_STEPS, LOG_STEPS, WRITTEN_BY, key_struct, log_ddl
+from airflow_provider_db2cdc.spark.events.envelope import CHUNK_STEPS, LOG_STEPS, WRITTEN_BY, log_ddl
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_to_read
@@ -60,7 +60,7 @@ class Replica:
 
     With `is_redone` an earlier try began the batch. Then an append first looks for its rows in the change log.
     `written_versions` are the versions of state and change log that this replica wrote. With `deletion_vectors` None an
-    existing state keeps its own setting.
+    existing state keeps its own setting. With `merges_abandoned` an abandoned batch may be written to the state.
     """
 
     spark: SparkSession
@@ -69,6 +69,7 @@ class Replica:
     is_redone: bool = False
     deletion_vectors: bool | None = None
     written_versions: dict[DeltaName, list[int]] = field(default_factory=dict, compare=False)
+    merges_abandoned: bool = False
 
     @property
     def layout(self) -> Layout:
@@ -111,22 +112,27 @@ class Replica:
 
     @failpoint("fence_writers")
     def fence_writers(self, batch: int) -> None:
-        """Stop every later write of this batch and of earlier ones. Rows that they have written stay.
+        """Stop every later write of this batch and of earlier ones to the change log. Rows that are there stay.
 
         The property comes before the transaction ids. Else a step that Delta skips would believe that its own first try
         had written, and a cleared run would report missing rows. The property makes that step fail.
         """
         if batch > self._newest_batch(ABANDONED):
             set_properties(self.spark, self.layout.state(self.table), {ABANDONED: str(batch)})
-        self._use_up(self.layout.changes(self.table), LOG_STEPS, batch)
-        self._use_up(self.layout.state(self.table), ("state",), batch)
+        self.use_up(self.layout.changes(self.table), LOG_STEPS, batch)
+
+    def use_up(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
+        """Commit the transaction ids of steps without rows, so that Delta skips later writes with them."""
+        nothing = load(self.spark, name).limit(0)
+        for step in steps:
+            append(nothing, name, self._txn_id(step, batch))
 
     @failpoint("exclude_chunks")
     def exclude_chunks(self, batch: int) -> None:
         """Stop every later write of a batch's chunk range to the change log. Rows of it that are there stay."""
         if not self.has_excluded_chunks(batch):
             set_properties(self.spark, self.layout.state(self.table), {EXCLUDED: str(batch)})
-        self._use_up(self.layout.changes(self.table), CHUNK_STEPS, batch)
+        self.use_up(self.layout.changes(self.table), CHUNK_STEPS, batch)
 
     def has_excluded_chunks(self, batch: int) -> bool:
         """Whether a run has redone this batch, or a later one, without its chunk range."""
@@ -168,16 +174,6 @@ class Replica:
         log = load(self.spark, self.layout.changes(self.table))
         return log.where((F.col("__batch") > low_batch) & (F.col("__batch") <= batch))
 
-    def rows_to_delete(self, low_batch: int) -> DataFrame:
-        """Return the rows (`row`) of the state that no batch after `low_batch` wrote or published as `r`.
-
-        A row that was read unchanged is published as `r`, but the state keeps its older batch number.
-        """
-        log = load(self.spark, self.layout.changes(self.table))
-        read_keys = log.where((F.col("__batch") > low_batch) & (F.col("op") == "r")).select("key")
-        old = self.rows(f"__batch <= {low_batch} OR __batch IS NULL").withColumn("key", key_struct(self.schema, "row"))
-        return old.join(read_keys, "key", "left_anti").select("row")
-
     def rows(self, where: str = "") -> DataFrame:
         """Return the rows (`row`) of the state. A condition names the state `t`."""
         state = load(self.spark, self.layout.state(self.table)).alias("t")
@@ -188,7 +184,7 @@ class Replica:
     def append_rows(self, rows: DataFrame, batch: int) -> int | None:
         """Append rows of keys that the state does not have. Return the version, None if the batch was there already.
 
-        :raises TargetError: when a later plan has abandoned the batch.
+        :raises TargetError: as `merge` does.
         """
         numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
         version = self._append(numbered, self.layout.state(self.table), "state", batch)
@@ -196,11 +192,19 @@ class Replica:
             self._check_not_abandoned(batch)
         return version
 
-    def delete_keys(self, keys: DataFrame, batch: int) -> None:
-        """Delete each row of these keys (columns of `key_names`), before what the change log has of them is written."""
-        same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in keys.columns)
-        merge = delta_table(self.spark, self.layout.state(self.table)).alias("t").merge(keys.alias("s"), same)
-        commit_with(self.spark, self._txn_id("repair", batch), merge.whenMatchedDelete().execute)
+    def delete_keys(self, keys: DataFrame, batch: int, kept: DataFrame | None = None) -> None:
+        """Delete each row of these keys (columns of `key_names`), before what the change log has of them is written.
+
+        The same commit inserts the rows that are `kept`. They match no row, so that they are not deleted.
+        """
+        state = load(self.spark, self.layout.state(self.table))
+        rows = (state.limit(0) if kept is None else kept).withColumn("__kept", F.lit(True))
+        source = keys.withColumn("__kept", F.lit(False)).unionByName(rows, allowMissingColumns=True)
+        same = " AND ".join(["NOT s.__kept", *(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in keys.columns)])
+        merge = delta_table(self.spark, self.layout.state(self.table)).alias("t").merge(source.alias("s"), same)
+        values = {quoted(name): f"s.{quoted(name)}" for name in state.columns}
+        write = merge.whenMatchedDelete().whenNotMatchedInsert("s.__kept", values=dict(values))
+        commit_with(self.spark, self._txn_id("repair", batch), write.execute)
 
     def refill(self, rows: DataFrame, batch: int) -> None:
         """Append rows (columns of the state) that the state has lost, before `batch` starts the table again."""
@@ -260,18 +264,12 @@ class Replica:
         if version is not None:
             self.written_versions.setdefault(name, []).append(version)
 
-    def _use_up(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
-        """Commit the transaction ids of steps without rows, so that Delta skips later writes with them."""
-        nothing = load(self.spark, name).limit(0)
-        for step in steps:
-            append(nothing, name, self._txn_id(step, batch))
-
     def _newest_batch(self, name: str) -> int:
         """Return the newest batch that a property of the state names, 0 for none."""
         return int(table_properties(self.spark, self.layout.state(self.table)).get(name, 0))
 
     def _check_not_abandoned(self, batch: int) -> None:
-        if batch <= self._newest_batch(ABANDONED):
+        if not self.merges_abandoned and batch <= self._newest_batch(ABANDONED):
             raise TargetError(
                 f"{self.table}: a later plan has given up batch {batch}, to begin the table again",
                 "Leave this run, or clear all of its tasks, the plan too. If no run has begun the table again since, "

@@ -127,13 +127,6 @@ class BatchLog:
         [(first,)] = load(self.spark, self._batches).agg(F.min("planned_at_ms")).collect()
         return int(first or 0)
 
-    def has_repairs(self, table: TableId, batches: Sequence[int]) -> bool:
-        """Return whether one of these batches of a table is a repair."""
-        if not batches:
-            return False
-        planned = self._rows_of(self._batches, [table]).where(F.col("batch").isin([*batches]))
-        return not planned.where("repair IS NOT NULL").isEmpty()
-
     def _last_batches(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
         """Return each table's last batch without repairs (`last`) and with a chunk range (`chunk_range`, or null)."""
         if not tables:

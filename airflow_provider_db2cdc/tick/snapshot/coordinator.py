@@ -200,14 +200,10 @@ class SnapshotCoordinator:
     def _initial(self, task: TableTask) -> TableSnapshot:
         """Return a table's part of an initial snapshot. It deletes missing rows if the state may already hold rows.
 
-        After a loss it may publish only differences. With an abandoned batch it does not: the change log may have rows
-        of that batch which the state lacks.
+        After a loss it may publish only differences.
         """
-        abandoned = self.tick.abandoned.get(task.table, ())
-        heals = self.tick.positions.is_healed_by_snapshot(task.table) and not abandoned
-        table_snapshot = TableSnapshot(
-            task.table, select=task.select, abandoned_batches=abandoned, differences_only=heals
-        )
+        heals = self.tick.positions.is_healed_by_snapshot(task.table)
+        table_snapshot = TableSnapshot(task.table, select=task.select, differences_only=heals)
         return restarted(table_snapshot, self.tick.may_have_rows(task.table))
 
     def _next(self, worked: set[str]) -> Snapshot | None:

@@ -261,15 +261,14 @@ class GroupPublisher:
 def _with_deletes(chunk_range: ChunkRange, schema: TableSchema, table_snapshot: TableSnapshot) -> ChunkRange:
     """Return a chunk range that also deletes the missing rows that its read can show.
 
-    Chunks of a table with a key are compared with the state. The events of abandoned batches are only in the change
-    log, not in the state. Where chunks do not show which rows are missing, a deletion of missing rows follows. It needs
-    an event for each row that was read. So a heal is compared with the whole state instead.
+    Chunks of a table with a key are compared with the state. Where they do not show which rows are missing, a deletion
+    of missing rows follows. It needs an event for each row that was read. So a heal is compared with the whole state
+    instead.
     """
-    is_whole, abandoned = table_snapshot.delete_missing, table_snapshot.abandoned_batches
     match chunk_range:
         case KeylessRead():
-            return replace(chunk_range, covers_table=is_whole, abandoned_batches=abandoned)
-        case KeyedChunks() if is_whole and not abandoned:
+            return replace(chunk_range, covers_table=table_snapshot.delete_missing)
+        case KeyedChunks() if table_snapshot.delete_missing:
             is_comparable = table_snapshot.in_one_group or sorts_by_key(table_snapshot, schema)
             return replace(chunk_range, deletes_by_range=is_comparable)
     return chunk_range
