@@ -91,6 +91,18 @@ def test_the_newest_event_confirms() -> None:
     assert confirm(FIRST, None) == FIRST
 
 
+def test_an_older_offset_that_was_put_back_announces_no_batch_twice() -> None:
+    last = replace(FIRST, is_confirmed=True)
+    newest = Announcement("log", 4, 9, lsn(4), lsn(9), 5, is_confirmed=True)
+    announcements = Announcements(lambda table, log_id: newest)
+    assert announcements.after(result(9, 5, has_unreported=True), last) == newest
+    assert not announcements.pending
+    later = announcements.after(result(10, 6, has_unreported=True), last)
+    assert later is not None
+    assert (later.from_batch, later.to_batch) == (9, 10)
+    assert announcements.after(result(10, 6), last) == Announcement("log", 4, 10, lsn(4), lsn(10), 6), "not asked"
+
+
 class Pipeline:
     """One table, its batches, its offset, and the events that Airflow has."""
 

@@ -218,6 +218,7 @@ class TableResult:
     found an operator's request to start again. `reinitialized`: the tick has started the table again, for whatever
     reason.
 
+    `has_unreported`: the result also counts batches that an earlier tick applied, and that the offset does not know.
     `capture_interrupted`: after its plan, the tick found the registration inactive or gone. Changes of that time were
     not captured. `offset_recovered`: the offset was missing and is now the one that the target has committed.
 
@@ -244,6 +245,7 @@ class TableResult:
     reinitialized: bool = False
     is_replicated: bool = True
     revision: str = ""
+    has_unreported: bool = False
     capture_interrupted: bool = False
     offset_recovered: bool = False
     is_rejected: bool = False

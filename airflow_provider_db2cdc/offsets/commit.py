@@ -60,11 +60,15 @@ class Announcements:
             self._found = self._recent(unknown)
 
     def after(self, table: TableResult, last: Announcement | None) -> Announcement | None:
-        """Return a table's announcement after a result, and note it as pending if Airflow does not have it."""
+        """Return a table's announcement after a result, and note it as pending if Airflow does not have it.
+
+        Airflow is asked too if the offset is older than the target. An operator may have put back an older text of it,
+        while Airflow has the events that came since.
+        """
         if last is not None and last.log_id != table.log_id:
             last = None
-        is_unknown = (count_events(table) or table.rows) if last is None else not last.is_confirmed
-        if is_unknown:
+        is_confirmed = last is not None and last.is_confirmed and not table.has_unreported
+        if not is_confirmed and (last is not None or count_events(table) or table.rows):
             last = confirm(last, self._known(table, last))
         announced = announce(table, last)
         if announced is not None and not announced.is_confirmed:

@@ -91,6 +91,7 @@ def _counted_result(tick: Tick, table: TableId) -> TableResult:
         duration_s=round(tick.seconds.get(table, 0.0), 3),
         restart=task is not None and task.action == "restart",
         revision=task.revision if task is not None else "",
+        has_unreported=bool(unreported),
         capture_interrupted=table in tick.failures.capture_interrupted,
         offset_recovered=table in positions.offset_recovered,
         is_rejected=task is None,

@@ -120,6 +120,7 @@ RESULT = JobResult(
             rows=5,
             commit_lsn=LOW,
             commit_ts_ms=6,
+            has_unreported=True,
             capture_interrupted=True,
             offset_recovered=True,
             is_rejected=True,

@@ -162,6 +162,14 @@ def test_a_missing_offset_is_requested_and_a_stale_offset_catches_up(pipeline: M
     check(pipeline)
 
 
+def test_a_result_says_that_it_counts_batches_of_an_earlier_tick(pipeline: MemoryPipeline) -> None:
+    change(pipeline, 1, 5)
+    pipeline.run(pipeline.plan())
+    change(pipeline, 1, 6)
+    found = [[line.has_unreported for line in pipeline.tick().tables] for _ in range(2)]
+    assert found == [[True, True], [False, False]]
+
+
 def test_a_hung_run_writes_nothing_after_a_restart() -> None:
     """Its batch is abandoned: else its changes would follow the rows of the newer snapshot in the change log."""
     table, pipeline = A, MemoryPipeline(MemorySource([A]))

@@ -21,8 +21,8 @@ class Announcement:
     """The range of a table's newest asset event: the change log's batches after `from_batch`, up to `to_batch`.
 
     `log_id` is the Delta id of the change log. Another change log counts its batches from 1 again. The LSNs and the
-    commit time are for people: a restored source uses its LSNs again. `rows` is the number of events in the range, at
-    least: without an offset, events of runs that died are not counted.
+    commit time are for people: a restored source uses its LSNs again. `rows` is the number of events in the range. It
+    is less if a run died without an offset, and more if the offset was older than the last event.
 
     `is_confirmed`: Airflow has the event.
     """
