@@ -10,6 +10,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import InletEventsAccessors
 
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, in_event
+from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 
 SCHEME = "db2cdc"
@@ -20,11 +21,13 @@ EVENTS_PER_TABLE, OTHER_EVENTS, EVENTS_READ = 2, 20, 100
 def table_asset(pipeline: str, table: TableId | str) -> Asset:
     """Return the asset of one table, `db2cdc://<pipeline>/<schema>/<table>`, to schedule a DAG on its changes.
 
-    `table` is a TableId, or `SCHEMA.TABLE` as the catalog spells it. The target's path is not part of the asset, so
-    that DAGs keep working when the lake moves.
+    `table` is a TableId, or `SCHEMA.TABLE` as the catalog spells it. Quote a part that contains a dot: `"A.B"."C D"`.
+    The target's path is not part of the asset, so that DAGs keep working when the lake moves.
+
+    :raises ConfigurationError: when the text does not name one table.
     """
-    schema, name = (table.schema, table.name) if isinstance(table, TableId) else table.split(".", 1)
-    return Asset(f"{SCHEME}://{pipeline}/{quote(schema, safe='$')}/{quote(name, safe='$')}")
+    own = table if isinstance(table, TableId) else parse_table(table, "table_asset")
+    return Asset(f"{SCHEME}://{pipeline}/{'/'.join(quote(part, safe='$') for part in own.parts)}")
 
 
 def pipeline_alias(pipeline: str) -> AssetAlias:

@@ -18,11 +18,13 @@ from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.failpoint import failpoint_action
 from airflow_provider_db2cdc.operators.asset import newest_first, recent_announcements, table_asset
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
@@ -381,9 +383,12 @@ def test_summary_tells_how_far_a_snapshot_is(progress: SnapshotProgress, line: s
 
 def test_writers_and_schedules_use_the_same_asset_of_a_table() -> None:
     name = 'A.b#1 "x"'
-    asset = table_asset("p", table_result(name).table)
-    assert asset == table_asset("p", f"SALES.{name}")
+    table = table_result(name).table
+    asset = table_asset("p", table)
+    assert asset == table_asset("p", name_of(table))
     assert asset.uri == "db2cdc://p/SALES/A.b%231%20%22x%22"
+    with pytest.raises(ConfigurationError, match="quote a name that holds a dot"):
+        table_asset("p", "DB.SALES.A")
 
 
 @pytest.mark.parametrize(
