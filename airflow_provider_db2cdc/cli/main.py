@@ -35,6 +35,7 @@ TableNames = Annotated[
     list[str] | None, typer.Argument(metavar="[TABLE]...", help="SCHEMA.TABLE, as the catalog spells it.")
 ]
 AllFailed = Annotated[bool, typer.Option("--all-failed", help="Also every table that failed in the last tick.")]
+All = Annotated[bool, typer.Option("--all", help="Every table of the last tick.")]
 AllLost = Annotated[
     bool, typer.Option("--all-failed", help="Also every table whose offset is missing, ahead or damaged.")
 ]
@@ -197,10 +198,15 @@ def offset_set(
 
 @offset_app.command("restart")
 def offset_restart(
-    config: ConfigFile, tables: TableNames = None, all_failed: AllFailed = False, airflow: OfAirflow = False
+    config: ConfigFile,
+    tables: TableNames = None,
+    all_failed: AllFailed = False,
+    all_tables: All = False,
+    airflow: OfAirflow = False,
 ) -> None:
     """Have the next tick snapshot tables again and replace their state: the way out of a gap."""
-    call("cli.offset", config, "restart", tables or [], all_failed, airflow=airflow, function="request")
+    group = "all" if all_tables else "failed" if all_failed else None
+    call("cli.offset", config, "restart", tables or [], group, airflow=airflow, function="request")
 
 
 @offset_app.command("restore")
@@ -208,7 +214,8 @@ def offset_restore(
     config: ConfigFile, tables: TableNames = None, all_failed: AllLost = False, airflow: OfAirflow = False
 ) -> None:
     """Have the next tick take lost, damaged or edited offsets from the target, without a snapshot."""
-    call("cli.offset", config, "restore", tables or [], all_failed, airflow=airflow, function="request")
+    group = "failed" if all_failed else None
+    call("cli.offset", config, "restore", tables or [], group, airflow=airflow, function="request")
 
 
 @offset_app.command("remove")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -27,6 +28,9 @@ from airflow_provider_db2cdc.cli.screen import Table, clock, new_table, note, pr
 from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore
+
+TableGroup: TypeAlias = Literal["all", "failed"]
+"""The tables of the last tick, or those that failed in it."""
 
 
 def show(config: Path, as_json: bool, airflow: bool = False) -> None:
@@ -56,22 +60,24 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
 
 
 def request(
-    config: Path, action: OffsetAction, tables: Sequence[str], all_failed: bool = False, airflow: bool = False
+    config: Path, action: OffsetAction, tables: Sequence[str], group: TableGroup | None = None, airflow: bool = False
 ) -> None:
     """Keep a request of each table for the next tick, and print what it will do.
 
+    `group` adds all tables of the last tick, or those that failed in it.
+
     :raises ConfigurationError: when no table is named, or one is unknown. Nothing is kept then.
     """
-    if not (tables or all_failed):
+    if not (tables or group):
         raise ConfigurationError(f"no table to {action} is named", "Name tables as SCHEMA.TABLE, or give --all-failed.")
     named = [parse_table(table, "the table's name") for table in tables]
     store = _open(config, airflow)
     seen, revision = store.read(), new_revision()
-    failed = find_failed(action, seen) if all_failed else []
-    if not (named or failed):
-        note(f"{nothing_failed(action)}: nothing to do")
+    more = sorted(seen.summary().tables) if group == "all" else find_failed(action, seen) if group else []
+    if not (named or more):
+        note(f"{nothing_failed(action)}: nothing to do" if group == "failed" else "no tick has run yet: nothing to do")
         return
-    wanted = [*dict.fromkeys([*named, *failed])]
+    wanted = [*dict.fromkeys([*named, *more])]
     lines = describe_requests(action, wanted, seen, store.where)
     store.put_requests(lambda seen: with_requests(action, wanted, seen, revision))
     for line in lines:
