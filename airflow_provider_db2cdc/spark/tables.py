@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -143,6 +145,17 @@ class SparkTables:
     def drop_staged(self, chunk_range: ChunkRange) -> None:
         """Free the storage of staged rows."""
         self.staged.drop(chunk_range.read_id)
+
+    def free_memory(self) -> None:
+        """Collect data frames. They lie in reference cycles, and each holds its plan on the heap of the JVM."""
+        gc.collect()
+
+    def _context(self, batch: TableBatch) -> BatchContext:
+        planned = batch.planned
+        read = 0 if planned.chunk_range is None else _max_rows(planned.chunk_range, batch.last)
+        changes = batch.task.rows if planned.rows is None else planned.rows
+        replica = self._replica(batch.task, changes + read, batch.is_redone)
+        return BatchContext(replica, self.spec, self.source, self.staged, batch)
 
     def _repair_context(self, batch: TableBatch) -> BatchContext:
         replica = self._replica(batch.task, 0, batch.is_redone)

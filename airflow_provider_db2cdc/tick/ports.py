@@ -208,6 +208,9 @@ class Tables(Protocol):
     def drop_staged(self, chunk_range: ChunkRange) -> None:
         """Free the storage of what was read for a chunk range that is applied, or that is not to be published."""
 
+    def free_memory(self) -> None:
+        """Free what applied batches have left in memory. It is called after each group of a snapshot."""
+
 
 class BatchLog(Protocol):
     """What the pipeline has planned and applied, batch by batch."""

@@ -178,6 +178,9 @@ class MemoryTables:
         """Forget the rows of a read."""
         self.staged.pop(chunk_range.read_id, None)
 
+    def free_memory(self) -> None:
+        """Do nothing, because memory has no frames."""
+
     @failpoint("append_changes")
     def append(self, table: TableId, batch: int, step: str, events: Iterable[Event]) -> bool:
         """Append the events of one step of a batch to the change log, once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -38,15 +37,10 @@ def play_all(seeds: Iterable[int], play: Callable[[int], None], capsys: pytest.C
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Have threads take turns only where they wait, so that a seed repeats. Collections skip what is there already.
-
-    A tick collects garbage after each group of a snapshot, which else takes most of the time.
-    """
+    """Have threads take turns only where they wait, so that a seed repeats."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(TURN_S)
-    gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
         sys.setswitchinterval(interval)

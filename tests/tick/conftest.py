@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.memory_twin import MemoryTwin
 from support.port_table import NewTable, Table
-
-
-@pytest.fixture(scope="session", autouse=True)
-def frozen_imports() -> None:
-    """Take what is imported out of garbage collection.
-
-    A tick collects garbage after each group of chunks. To look through all imports took most of the time of a test.
-    """
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ Between groups the tick handles new rows of the signal table.
 
 from __future__ import annotations
 
-import gc
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -128,8 +127,7 @@ class SnapshotCoordinator:
         self.writer.write_if_due()
         self._log_snapshot_progress(id_)
         self.inbox.handle(connection.signals(), connection, begun=True)
-        # Data frames lie in reference cycles, which Python seldom collects. Each holds its plan on the driver's heap.
-        gc.collect()
+        self.tick.context.target.free_memory()
 
     def _catch_up(self) -> None:
         """Record what an earlier run published but did not journal, and stop the snapshots of removed tables.
