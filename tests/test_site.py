@@ -46,6 +46,7 @@ def test_the_site_builds_and_loads_nothing_from_other_hosts(tmp_path: Path) -> N
     assert [hit for page in pages for hit in LOADED.findall(page.read_text("utf-8"))] == []
 
 
+@pytest.mark.slow
 def test_parts_come_from_a_newcomers_to_a_maintainers(small: Path) -> None:
     assert build(small, small / "site").returncode == 0
     links = re.findall(r'href="([^"#]+)" class="md-nav__link[^"]*"', (small / "site" / "index.html").read_text("utf-8"))
@@ -53,6 +54,7 @@ def test_parts_come_from_a_newcomers_to_a_maintainers(small: Path) -> None:
     assert list(dict.fromkeys(links)) == [name.replace(".md", ".html") for name in expected]
 
 
+@pytest.mark.slow
 def test_each_broken_link_fails_the_build(small: Path) -> None:
     links = ["no.md", "glossary.md#no", "#no", "../no.py", "/glossary.md"]
     (small / "docs" / "index.md").write_text("# Home\n\n" + "".join(f"[broken]({link})\n" for link in links))
@@ -61,6 +63,7 @@ def test_each_broken_link_fails_the_build(small: Path) -> None:
     assert [link for link in links if f"'{link}'" not in done.stderr] == []
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_docs_needs_the_repositorys_address(small: Path) -> None:
     page = small / "site" / "index.html"
     (small / "LICENSE").touch()
@@ -73,6 +76,7 @@ def test_a_link_out_of_the_docs_needs_the_repositorys_address(small: Path) -> No
     assert '<a href="https://example.com/project/blob/main/LICENSE">' in page.read_text("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_mermaid", [True, False])
 def test_a_diagram_is_drawn_by_the_bundled_mermaid_or_stays_text(small: Path, has_mermaid: bool) -> None:
     (small / "docs" / "how-to" / "ask.md").write_text("# Ask\n\n```mermaid\nflowchart LR\n  A --> B\n```\n")

@@ -58,7 +58,7 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = placed, **options: Any) -> li
     return wrong
 
 
-@pytest.mark.parametrize("block", blocks(10, fast=4))
+@pytest.mark.parametrize("block", blocks(10, fast=2))
 def test_the_last_event_of_each_key_is_the_state_at_every_commit(block: int) -> None:
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS), new_first_rate=(0, 0.5)[block % 2]) == []
 

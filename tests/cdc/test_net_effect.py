@@ -60,7 +60,7 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = net_effects, **options: str |
     return wrong
 
 
-@pytest.mark.parametrize("block", blocks(10, fast=3))
+@pytest.mark.parametrize("block", blocks(10, fast=1))
 def test_effects_of_any_range_turn_the_state_before_into_the_state_after(block: int) -> None:
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS)) == []
 

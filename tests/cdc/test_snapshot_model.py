@@ -18,7 +18,7 @@ def play(seed: int, mistake: str = "") -> None:
     SnapshotModel(random_history(seed, STILL if seed % 3 == 0 else OPTIONS), seed, mistake).run()
 
 
-@pytest.mark.parametrize("block", blocks(6, fast=2))
+@pytest.mark.parametrize("block", blocks(6, fast=1))
 def test_target_equals_source_in_every_history(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         play(seed)

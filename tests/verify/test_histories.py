@@ -25,7 +25,7 @@ KEYS = 14
 BUSY, QUIET = range(KEYS), range(KEYS, KEYS + 6)
 """Keys that writers change, and keys that they leave alone: only damage of these must be found."""
 KILLED_AT: list[Failpoint] = ["append_changes", "merge_state", "commit_batch"]
-FAST, HISTORIES, BLOCK = 150, 2100, 150
+FAST, HISTORIES, BLOCK = 75, 2100, 75
 BLOCKS = [range(at, at + BLOCK) for at in range(0, HISTORIES, BLOCK)]
 
 
