@@ -225,7 +225,7 @@ def test_a_window_of_many_changes_is_read_by_several_readers(
         pipeline.captured()
 
     def note(reached: ReachedFailpoint) -> None:
-        if "IBMSNAP_UOW" not in (select := reached.arguments["select"]):
+        if "CDC_" in (select := reached.arguments["select"]):
             selects.append(select)
 
     with after_each("catch_up", write), failpoint_action("read_frame", before=note):
