@@ -49,7 +49,7 @@ def nodes_of(path: Path, kind: type[Node]) -> list[Node]:
 
 
 def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [*nodes_of(path, ast.FunctionDef), *nodes_of(path, ast.AsyncFunctionDef)]
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def offenders(paths: Iterable[Path], found: Callable[[Path], object]) -> dict[str, object]:

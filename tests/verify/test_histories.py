@@ -12,6 +12,7 @@ from support.crash import Killed, dying
 from support.memory_pipeline import SETTINGS, MemoryPipeline
 from support.memory_source import MemorySource, Row, number
 from support.memory_verify import MemoryReport
+from support.seeds import blocks
 from support.verification import verify
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
@@ -125,7 +126,7 @@ def test_a_verification_finds_planted_damage_and_nothing_else(block: range) -> N
     assert statuses >= {"equal", "different"}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", blocks(60, fast=20))
 def test_a_killed_verification_continues(seed: int) -> None:
     world = World(seed)
     world.damage(TABLES[0])
