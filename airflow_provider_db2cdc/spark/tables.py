@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -30,9 +30,10 @@ from airflow_provider_db2cdc.spark.apply.foreign_changes import (
     apply_guarded,
     check_exists,
     check_idle,
+    clear_manifest_of_reset,
+    is_changed_by_others,
     is_check_due,
     refill,
-    refill_if_changed,
 )
 from airflow_provider_db2cdc.spark.apply.staged_rows import StagedRows
 from airflow_provider_db2cdc.spark.apply.state_diff import StateDiff, diff_state
@@ -76,25 +77,22 @@ class SparkTables:
         if last is not None and not is_begun:
             check_exists(replica)
         replica.prepare(is_begun)
-        repairs = [planned for planned in abandoned if planned.repair is not None]
-        # It comes before all writes: versions that were put back are no longer noticed after them.
-        is_refilled = (
-            is_begun and last is not None and refill_if_changed(replica, last, self.batch_log, batch, bool(repairs))
-        )
+        # It comes before the job's own commits, which would hide a version that was put back.
+        is_changed = is_begun and last is not None and is_changed_by_others(replica, last, self.batch_log)
         if abandoned:
-            replica.fence_writers(abandoned[-1].batch)
-            if task.schema.key or not is_refilled:
-                merged = [planned for planned in abandoned if planned not in repairs]
-                self._merge_abandoned(TableBatch(task, planned, last, is_begun=True) for planned in merged)
-            replica.use_up(replica.layout.state(task.table), ("state",), abandoned[-1].batch)
+            self._close(replica, [TableBatch(task, planned, last, is_begun=True) for planned in abandoned])
+        # The events of a repair stand under other batches, so only a refill finds their rows.
+        if is_changed or any(planned.repair is not None for planned in abandoned):
+            refill(replica, batch)
 
-    def _merge_abandoned(self, batches: Iterable[TableBatch]) -> None:
-        """Merge what the change log has of abandoned batches into the state.
-
-        A refill has found the events of repairs, and the copies of rows without a key: they would count twice.
-        """
+    def _close(self, replica: Replica, batches: Sequence[TableBatch]) -> None:
+        """Stop the writers of abandoned batches, and merge what the change log has of these into the state."""
+        last = batches[-1].planned.batch
+        replica.fence_writers(last)
         for batch in batches:
-            merge_abandoned(self._context(batch))
+            if batch.planned.repair is None:
+                merge_abandoned(self._context(batch))
+        replica.use_up(replica.layout.state(replica.table), ("state",), last)
 
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
         """Look for a pending batch's changes in the change log, where the source may have pruned them."""
@@ -116,7 +114,8 @@ class SparkTables:
         def apply(foreign_since: int | None) -> AppliedBatch:
             is_foreign = foreign_since is not None
             if is_foreign and last is not None and begins_heal(planned.chunk_range):
-                refill(context.replica, last, self.batch_log, planned.batch)
+                clear_manifest_of_reset(context.replica, last, self.batch_log)
+                refill(context.replica, planned.batch)
             return apply_batch(replace(context, is_foreign=is_foreign))
 
         return apply_guarded(context.replica, None if batch.is_begun else last, apply, batch.accepted_since)

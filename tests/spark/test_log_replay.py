@@ -10,20 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.spark.apply.foreign_changes import refill
 from airflow_provider_db2cdc.spark.apply.log_replay import lost_rows
 from airflow_provider_db2cdc.spark.delta.log_horizon import trim_log
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import append, current_version, literal_frame, load
+from airflow_provider_db2cdc.spark.delta.table_io import append, literal_frame, load
 from airflow_provider_db2cdc.spark.events.envelope import log_ddl
-from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 
 pytestmark = pytest.mark.spark
 COLUMNS = (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4))
@@ -116,17 +112,8 @@ def test_a_doubled_key_keeps_its_newest_row_if_its_events_are_trimmed(
     )
     if is_trimmed:
         trim_log(spark, one.layout, one.table, LogHorizon(5))
-    ledger = BatchLog(spark, one.layout, "test")
     for _ in range(2):
-        refill(one, last_batch(one), ledger, 7)
+        refill(one, 7)
     kept = {(1, 14, "4", 4)} if is_trimmed else set()
     state = load(spark, one.layout.state(one.table)).select("ID", "A", "__commit_lsn", "__batch").collect()
     assert sorted(tuple(row) for row in state) == sorted({(2, 25, "5", 5), (3, 30, "1", 1)} | kept)
-
-
-def last_batch(target: Replica) -> AppliedBatch:
-    """Return the last applied batch, which left the newest version of the state."""
-    state = current_version(target.spark, target.layout.state(target.table))
-    identity = CaptureIdentity("C", "a", "b", "0")
-    counts = (0, 0, 0, 0, None, 0, state.number, 0)
-    return AppliedBatch(6, target.table, Lsn(bytes(16)), identity, *counts, state_id=state.id)

@@ -54,7 +54,7 @@ def numbered(state: State) -> State:
     """Return rows of a state whose equal rows are numbered from 1 without a gap."""
     count: Counter[Hashable] = Counter()
     rows: State = {}
-    for _, (image, batch) in sorted(state.items(), key=lambda entry: entry[0][1]):  # type: ignore[index]
+    for image, batch in state.values():
         count[image] += 1
         rows[image, count[image]] = (image, batch)
     return rows

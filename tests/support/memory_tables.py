@@ -64,14 +64,13 @@ class MemoryTables:
             target.state.setdefault(table, {})
             target.commits.setdefault(table, [])
             self._widen(target.schemas.get(table, task.schema), task.schema, is_begun)
-            repairs = [planned for planned in abandoned if planned.repair is not None]
-            is_refilled = last is not None and is_begun and bool(self._is_changed(last) or repairs)
-            if is_refilled:
-                self._refill(task.schema, batch)
+            is_changed = last is not None and is_begun and self._is_changed(last)
             for planned in abandoned:
                 target.fences[table] = max(planned.batch, target.fences.get(table, 0))
-                if planned not in repairs and (task.schema.key or not is_refilled):
+                if planned.repair is None:
                     self._merge(task.schema, planned.batch, is_abandoned=True)
+            if is_changed or any(planned.repair is not None for planned in abandoned):
+                self._refill(task.schema, batch)
 
     @failpoint("check_readable")
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:

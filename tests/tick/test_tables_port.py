@@ -193,10 +193,10 @@ def test_rows_of_an_abandoned_batch_without_a_key_are_deleted(new_table: NewTabl
 @BY_TWIN
 @pytest.mark.parametrize("is_keyed", [True, False])
 def test_a_foreign_change_and_an_abandoned_batch_are_both_mended(new_table: NewTable, is_keyed: bool) -> None:
-    """What the restart restores from the log is not merged a second time."""
+    """After the restart the state is what the log says: nothing is restored twice, and deletes of the batch count."""
     table = new_table(is_keyed)
     table.begin({1: 1, 2: 1, 3: 3})
-    table.twin.commit({4: 1, 5: 2})
+    table.twin.commit({4: 1, 5: 2, 3: None, 2: None})
     hung = table.plan()
     dying(table, hung)
     table.twin.change_state(None, lost=1)

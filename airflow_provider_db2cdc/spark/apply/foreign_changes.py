@@ -144,38 +144,35 @@ def check_idle(replica: Replica, last: AppliedBatch) -> AppliedBatch:
     return _with_versions(last, _versions(replica, last)[0])
 
 
-def refill_if_changed(
-    replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int, has_abandoned_repair: bool = False
-) -> bool:
-    """Restore rows of the state from the change log before a table starts again, if a foreign writer changed either.
+def is_changed_by_others(replica: Replica, last: AppliedBatch, ledger: BatchLog) -> bool:
+    """Return whether another writer has changed the state or the change log. Call it before a table starts again.
 
-    Return whether it was done.
-
-    An abandoned repair may have added events to the log whose rows it has not merged.
-
-    The snapshot compares the source with the state to publish deletes. It would miss rows that only the change log has.
-    It would also keep each of several rows of one key. Such rows are deleted first, and the logged one is restored. If
-    the log was trimmed and has no event of the key, one of them stays.
-    `batch` is the snapshot's first. If the state was replaced or reset, the manifest is cleared: it would name versions
-    that no longer exist.
+    If the state was replaced or put back, the manifest is cleared.
     """
+    clear_manifest_of_reset(replica, last, ledger)
     try:
         _versions(replica, last)
-        if not has_abandoned_repair:
-            return False
     except TargetError as error:
         log_progress(f"table={replica.table} begins again: {error.problem}")
-    refill(replica, last, ledger, batch)
-    return True
+        return True
+    return False
+
+
+def clear_manifest_of_reset(replica: Replica, last: AppliedBatch, ledger: BatchLog) -> None:
+    """Clear the manifest if the state was replaced or put back. It would name versions that no longer exist."""
+    now = current_version(replica.spark, replica.layout.state(replica.table))
+    if now.id != last.state_id or now.number < last.state_version:
+        ledger.clear_manifest()
 
 
 @failpoint("refill_state")
-def refill(replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int) -> None:
-    """Restore the state's rows from the change log, as `refill_if_changed` does. A heal does so before it compares."""
-    name = replica.layout.state(replica.table)
-    now = current_version(replica.spark, name)
-    if now.id != last.state_id or now.number < last.state_version:
-        ledger.clear_manifest()
+def refill(replica: Replica, batch: int) -> None:
+    """Restore rows of the state from the change log, before a table starts again or a heal compares it.
+
+    The snapshot compares the source with the state to publish deletes. It would miss rows that only the change log has.
+    It would also keep each of several rows of one key. Such rows are deleted first, and the logged one is restored. If
+    the log was trimmed and has no event of the key, one of them stays. `batch` is the snapshot's first.
+    """
     doubled = doubled_keys(replica)
     replica.delete_keys(doubled, batch, kept_rows(replica, doubled))
     replica.refill(lost_rows(replica), batch)

@@ -42,7 +42,7 @@ def kept_rows(replica: Replica, doubled: DataFrame) -> DataFrame | None:
     if not log_horizon(replica.spark, replica.layout, replica.table).is_trimmed:
         return None
     state = load(replica.spark, replica.layout.state(replica.table)).alias("t")
-    rows = state.join(doubled.alias("s"), _same(doubled.columns), "left_semi")
+    rows = state.join(doubled.alias("s"), same_row(doubled.columns), "left_semi")
     return _newest_rows(replica, rows) if replica.schema.key else _numbered_copies(replica, rows)
 
 
@@ -60,8 +60,8 @@ def _numbered_copies(replica: Replica, rows: DataFrame) -> DataFrame:
     return copies.withColumn(COPY, F.row_number().over(Window.partitionBy(*names).orderBy(COPY)))
 
 
-def _same(names: Iterable[str]) -> Column:
-    """Return whether a row `s` has the values of a row `t` in these columns."""
+def same_row(names: Iterable[str]) -> Column:
+    """Return whether a row `s` and a row `t` have the same values in these columns."""
     return reduce(and_, (F.col(f"s.{quoted(name)}").eqNullSafe(F.col(f"t.{quoted(name)}")) for name in names))
 
 
@@ -89,7 +89,7 @@ def _by_key(replica: Replica, log: DataFrame) -> DataFrame:
     names = replica.schema.names
     rows = alive.select(*(F.col("after").getField(name).alias(name) for name in names), "__commit_lsn", "__batch")
     state = load(replica.spark, replica.layout.state(replica.table))
-    return rows.alias("s").join(state.alias("t"), _same(replica.key_names), "left_anti")
+    return rows.alias("s").join(state.alias("t"), same_row(replica.key_names), "left_anti")
 
 
 def _by_copies(replica: Replica, log: DataFrame) -> DataFrame:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.spark.apply.log_replay import AT
+from airflow_provider_db2cdc.spark.apply.log_replay import AT, same_row
 from airflow_provider_db2cdc.spark.apply.state_diff import is_different
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
@@ -79,8 +77,11 @@ def _part(schema: TableSchema) -> Column:
 def differences(logged: DataFrame, held: DataFrame, replica: Replica) -> DataFrame:
     """Return the merge rows (`__present`, DOUBLED) after which the state holds the logged rows instead of the held."""
     schema = replica.schema
-    keys = [F.col(f"s.{quoted(name)}").eqNullSafe(F.col(f"t.{quoted(name)}")) for name in replica.key_names]
-    joined = logged.withColumn("__present", F.lit(True)).alias("s").join(held.alias("t"), reduce(and_, keys), "full")
+    joined = (
+        logged.withColumn("__present", F.lit(True))
+        .alias("s")
+        .join(held.alias("t"), same_row(replica.key_names), "full")
+    )
     is_surplus, is_doubled = F.col("s.__present").isNull(), F.coalesce(f"t.{DOUBLED}", F.lit(False))
     is_to_merge = is_surplus | is_doubled | is_different(schema)
     columns = [_either(name, is_surplus) for name in (*schema.names, *copy_name(schema))]
