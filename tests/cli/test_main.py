@@ -148,6 +148,9 @@ def test_several_tables_are_restarted_or_restored_at_once(db2cdc: Command, confi
         return ["-" if one is None else "restart" * one.restart + "restore" * one.restore for one in offsets]
 
     assert "no table to restart is named" in db2cdc("offset", "restart", "-c", config).stderr
+    other = str(Path(config).with_name("other.yaml"))
+    Path(other).write_text(Path(config).read_text().replace("lake", "empty"))
+    assert "no tick has run yet: nothing to do" in db2cdc("offset", "restart", "-c", other, "--all").stderr
     assert db2cdc("offset", "restart", "-c", config, "S.A", "S.TYPO").returncode == 1
     assert requests() == ["", "-", ""], "nothing is kept of a request that is refused"
     restored = db2cdc("offset", "restore", "-c", config, "--all-failed")
