@@ -72,7 +72,7 @@ class SparkTables:
     def prepare(
         self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[PlannedBatch], batch: int
     ) -> None:
-        """Create or extend the Delta tables, fence the writers of abandoned batches and merge what they have logged."""
+        """Create or extend the Delta tables, close abandoned batches, and restore rows that others have removed."""
         replica = self._replica(task, 0)
         if last is not None and not is_begun:
             check_exists(replica)

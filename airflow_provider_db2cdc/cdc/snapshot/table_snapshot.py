@@ -32,8 +32,8 @@ class TableSnapshot:
     `rows_read` rows, `rows_published` were published as `r`. `low_batch` is the first published group's. `fingerprint`
     is that of the columns that are read.
 
-    `delete_missing`: rows of the target that the snapshot does not find are to be deleted. `failures`
-    counts the ticks in which it failed since the last read with progress.
+    `delete_missing`: rows of the target that the snapshot does not find are to be deleted. `failures` counts
+    the ticks in which it failed since the last read with progress.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.event.row_multiset).
     `windows` are the batch windows of the newest of these reads.

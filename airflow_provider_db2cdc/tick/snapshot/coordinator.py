@@ -196,9 +196,9 @@ class SnapshotCoordinator:
         return task.action != "start_without_snapshot" or self.tick.positions.is_recovering(task.table)
 
     def _initial(self, task: TableTask) -> TableSnapshot:
-        """Return a table's part of an initial snapshot. It deletes missing rows if the state may already hold rows.
+        """Return a table's part of an initial snapshot. After a loss it may publish only differences.
 
-        After a loss it may publish only differences.
+        It deletes missing rows if the state may already hold rows.
         """
         heals = self.tick.positions.is_healed_by_snapshot(task.table)
         table_snapshot = TableSnapshot(task.table, select=task.select, differences_only=heals)
