@@ -141,8 +141,8 @@ class JobSpec(Document):
     `plan_id` is unique to this plan and greater than those of earlier plans. By it a retry recognises what the first
     try has applied.
 
-    `offset_batch` is the greatest batch of the stored offsets. New batches have greater numbers, also in an older copy
-    of the target.
+    `newest_batch` is the greatest batch of all committed results. New batches have greater numbers, also in an older
+    copy of the target.
 
     `planned_at_ms` becomes the events' processing time, so a repeated plan writes the same rows. `reported_seq` is the
     journal position up to which commits have reported signals and snapshots. `notified_seq` is the position up to which
@@ -170,7 +170,7 @@ class JobSpec(Document):
     signal_table: SignalTable | None = None
     reported_seq: int = 0
     notified_seq: int = 0
-    offset_batch: int = 0
+    newest_batch: int = 0
     planned_clock: str = ""
     source_clock: SourceClock = field(default_factory=SourceClock)
     interval: DataInterval | None = None

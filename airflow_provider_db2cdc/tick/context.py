@@ -37,8 +37,8 @@ class RunContext:
 def read_history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
     """Return the batches since the offsets.
 
-    The newest batch is at least that of the offsets. An older copy of the target does not have it. Consumers of the
-    change log follow batch numbers, so no number may come twice.
+    The newest batch is at least the newest one that was committed. An older copy of the target does not have it.
+    Consumers of the change log follow batch numbers, so no number may come twice.
 
     Where a table has a stored offset but no batch there, its batches are read from its last applied batch on.
     """
@@ -48,4 +48,4 @@ def read_history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
         task.table: 0 for task in spec.tables if task.stored_lsn and task.batch and task.table not in history.last
     }
     history = batch_log.history({**since, **unproven}) if unproven else history
-    return replace(history, newest_batch=max(history.newest_batch, spec.offset_batch))
+    return replace(history, newest_batch=max(history.newest_batch, spec.newest_batch))

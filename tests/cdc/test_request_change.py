@@ -88,11 +88,3 @@ def test_all_failed_tables_are_those_that_the_action_helps(
     offsets.put_summary(replace(offsets.summary(), failures=failures))
     offsets.damage(C)
     assert find_failed(action, offsets.read()) == tables
-
-
-def test_the_newest_batch_is_that_of_any_offset_that_can_be_read(offsets: MemoryOffsets) -> None:
-    assert MemoryOffsets().read().newest_batch == 0
-    offsets.put(replace(OFFSET, table=B, batch=9), replace(OFFSET, table=C, batch=12))
-    offsets.damage(C)
-    keep("restore", [B], offsets, "new")
-    assert offsets.read().newest_batch == 9

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset.summary import KEPT_OUTCOMES, PipelineSummary, TableFailure
+from airflow_provider_db2cdc.cdc.repair.repair import Replay
 from airflow_provider_db2cdc.cdc.selection.table_names import is_named, name_of
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalStatus, SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
@@ -43,6 +44,19 @@ def test_tables_are_those_of_the_last_tick_with_the_failed_ones() -> None:
     assert done.tables == (T, U)
     assert [name_of(table) for table in done.tables] == ['"S"."T"', '"S"."u ""x"".y"']
     assert [is_named(name_of(one), other) for one in (T, U) for other in (T, U)] == [True, False, False, True]
+
+
+def test_newest_batch_is_the_greatest_of_all_results() -> None:
+    summary = PipelineSummary()
+    for batch, planned_at_ms, repair, newest in (
+        (4, 2, None, 4),
+        (3, 1, None, 4),
+        (9, 2, Replay(), 9),
+        (2, 3, None, 9),
+    ):
+        line = TableResult(T, "applied", batch=batch)
+        summary = summary.updated(JobResult("p", "run", (line,), planned_at_ms=planned_at_ms, repair=repair))
+        assert summary.newest_batch == newest
 
 
 @pytest.mark.parametrize(
@@ -271,8 +285,8 @@ def test_document_is_one_line_of_json_in_a_fixed_order() -> None:
     text = PipelineSummary(handled_signal_ids=("1",)).to_json()
     assert "\n" not in text
     assert [*json.loads(text)] == [
-        "failures", "handled_signal_ids", "notified_seq", "outcomes", "plan_revision", "planned_at_ms", "reported_seq",
-        "signals_in_flight_at_ms", "snapshots", "source_clock", "tables",
+        "failures", "handled_signal_ids", "newest_batch", "notified_seq", "outcomes", "plan_revision", "planned_at_ms",
+        "reported_seq", "signals_in_flight_at_ms", "snapshots", "source_clock", "tables",
     ]  # fmt: skip
 
 

@@ -44,14 +44,9 @@ class Kept(NoOffsets):
             raise OffsetError("the offset cannot be read")
         return self.offsets.get(table)
 
-    @property
-    def newest_batch(self) -> int:
-        """Return the batch of a pipeline that has run."""
-        return 4
-
     def summary(self) -> PipelineSummary:
         """Return the summary of a pipeline that has run."""
-        return PipelineSummary(reported_seq=7, planned_at_ms=NOW_MS + 5)
+        return PipelineSummary(reported_seq=7, planned_at_ms=NOW_MS + 5, newest_batch=4)
 
 
 class RepairPlanner:
@@ -101,7 +96,7 @@ def test_a_backfill_has_the_commits_of_its_interval(planner: RepairPlanner) -> N
         "B": (lsn(40), 3, 0, "pull"),
     }
     assert (spec.signals, spec.signal_table, spec.interval, spec.rejected) == ((), None, None, ())
-    after_last_tick = (spec.reported_seq, spec.planned_at_ms, spec.offset_batch)
+    after_last_tick = (spec.reported_seq, spec.planned_at_ms, spec.newest_batch)
     assert after_last_tick == (7, NOW_MS + 6, 4), "it is planned after the last tick"
     assert JobSpec.from_json(spec.to_json()) == spec
 

@@ -77,7 +77,7 @@ class MemoryPipeline:
             "p", f"run-{at}", f"plan-{at:06d}", at, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), position,
             tuple(tasks), self._settings(), tuple(rejected), tuple(pending), planned_clock=str(self.source.commits),
             reported_seq=summary.reported_seq, notified_seq=summary.notified_upto, interval=interval,
-            interval_end=last, offset_batch=seen.newest_batch,
+            interval_end=last, newest_batch=summary.newest_batch,
         )  # fmt: skip
 
     def plan_repair(self, repair: Repair, *tables: TableId, is_dry_run: bool = False) -> JobSpec:

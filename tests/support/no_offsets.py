@@ -10,11 +10,6 @@ from airflow_provider_db2cdc.cdc.table import TableId
 class NoOffsets:
     """The offsets of a pipeline that never ran: `KnownOffsets`."""
 
-    @property
-    def newest_batch(self) -> int:
-        """Return no batch."""
-        return 0
-
     def get(self, table: TableId) -> Offset | None:
         """Return no offset."""
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -72,7 +73,7 @@ class OffsetStoreContract:
         with failpoint_action("put_requests", before=fail):
             request(store, A, Restart("r"))
         with failpoint_action("put_summary", before=fail):
-            commit(store, line(A, 6, revision_of(store), restart=True))
+            commit(store, replace(line(A, 6, revision_of(store), restart=True), batch=5))
 
     def test_summary_is_stored_before_the_offsets(self, store: KeyedOffsetStore) -> None:
         with killed("put_offsets", "before"):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.crash import killed
+from support.memory_journal import JournalRows
 from support.memory_pipeline import MemoryPipeline, filled
 from support.memory_source import lsn
 from support.request import execute
@@ -76,6 +77,18 @@ def test_an_older_copy_of_the_target_reuses_no_batch_number(pipeline: MemoryPipe
     result = pipeline.passed()
     assert {line.batch for line in result.tables} == {newest + 1}
     pipeline.finish()
+
+
+def test_an_older_copy_without_a_snapshot_reuses_no_batch_number(pipeline: MemoryPipeline) -> None:
+    """No offset is ahead of the copy, because the lost batches have read only snapshots."""
+    copy, journal = pipeline.target.copy(), JournalRows([*pipeline.journal.rows])
+    pipeline.target.put_rows(A, {(2,): None})
+    pipeline.passed(execute("s1", A))
+    newest = max(each.batch for each in pipeline.target.planned)
+    pipeline.target, pipeline.journal = copy, journal
+    pipeline.passed()
+    pipeline.change(A, 1, 7)
+    assert {line.batch for line in pipeline.passed().tables if line.creates or line.updates} == {newest + 1}
 
 
 def test_offset_is_restored_though_there_is_nothing_to_pull(pipeline: MemoryPipeline) -> None:

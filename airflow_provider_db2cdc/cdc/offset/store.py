@@ -30,10 +30,6 @@ class KnownOffsets(Protocol):
         :raises OffsetError: when it cannot be read.
         """
 
-    @property
-    def newest_batch(self) -> int:
-        """The greatest batch of the stored offsets, 0 if none can be read."""
-
     def summary(self) -> PipelineSummary:
         """Return the summary with what plans have recorded since the last commit.
 

@@ -49,7 +49,8 @@ class PipelineSummary:
     `planned_at_ms` is the plan time of the last tick that changed the summary. `signals_in_flight_at_ms` is the plan
     time of a tick that has signals to act on, and whose result is still missing. It is 0 if there is none.
 
-    `plan_revision` is the newest record of plans that it has taken in.
+    `newest_batch` is the greatest batch of all results. `plan_revision` is the newest record of plans that it has taken
+    in.
 
     `source_clock` is the last plan's. A pipeline without a time zone would not notice otherwise that the clock was set.
     """
@@ -61,6 +62,7 @@ class PipelineSummary:
     notified_seq: int | None = None
     tables: tuple[TableId, ...] = ()
     planned_at_ms: int = 0
+    newest_batch: int = 0
     signals_in_flight_at_ms: int = 0
     failures: tuple[TableFailure, ...] = ()
     source_clock: SourceClock | None = None
@@ -128,12 +130,13 @@ class PipelineSummary:
     def updated(self, result: JobResult) -> PipelineSummary:
         """Return the summary after a tick, with an unchanged `reported_seq`.
 
-        The result of an older plan that is committed again changes nothing. Nor does that of a repair, which knows no
-        snapshot and no signal. Any other result names every open snapshot. So an open snapshot that it does not name is
-        not in the target: it was moved away, or removed.
+        The result of an older plan that is committed again changes only `newest_batch`. So does that of a repair, which
+        knows no snapshot and no signal. Any other result names every open snapshot. So an open snapshot that it does
+        not name is not in the target: it was moved away, or removed.
         """
+        newest = max([self.newest_batch, *(line.batch or 0 for line in result.tables)])
         if result.repair is not None or result.planned_at_ms < self.planned_at_ms:
-            return self
+            return replace(self, newest_batch=newest)
         handled = tuple(handled_id(outcome) for outcome in result.signals if outcome.channel == SOURCE_CHANNEL)
         after = replace(
             self,
@@ -152,7 +155,7 @@ class PipelineSummary:
             if result.planned_at_ms < self.signals_in_flight_at_ms
             else 0,
         )
-        return replace(after, planned_at_ms=result.planned_at_ms)
+        return replace(after, planned_at_ms=result.planned_at_ms, newest_batch=newest)
 
     def _outcomes(self, result: JobResult) -> list[SignalOutcome]:
         """Return the outcomes known after a tick, the newest last. A signal whose snapshot is lost has failed."""

@@ -63,12 +63,6 @@ class PipelineOffsets:
         tables = sorted({*self.stored.tables, *self.requests.tables})
         return {table: offset for table in tables if (offset := self.get(table)) is not None}
 
-    @property
-    def newest_batch(self) -> int:
-        """The greatest batch of the stored offsets, 0 if none can be read."""
-        readable = (table for table in self.stored.tables if not self.is_damaged(table))
-        return max((offset.batch for table in readable if (offset := self.stored.get(table))), default=0)
-
     @cached_property
     def stored_summary(self) -> PipelineSummary:
         """The summary that the last commit stored, an empty one if there is none.

@@ -120,7 +120,7 @@ def after_last_tick(offsets: KnownOffsets, spec: JobSpec) -> JobSpec:
     """
     summary = offsets.summary()
     later_ms = max(spec.planned_at_ms, summary.planned_at_ms + 1, summary.signals_in_flight_at_ms + 1)
-    spec = replace(spec, planned_at_ms=later_ms, offset_batch=offsets.newest_batch)
+    spec = replace(spec, planned_at_ms=later_ms, newest_batch=summary.newest_batch)
     return replace(spec, reported_seq=summary.reported_seq, notified_seq=summary.notified_upto)
 
 
