@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from support.memory_offsets import MemoryOffsets
@@ -16,12 +16,13 @@ from airflow_provider_db2cdc.offsets.commit import Announcements, commit_tick, r
 
 @dataclass
 class Airflow:
-    """The asset events that Airflow has, by table and in order.
+    """The asset events that Airflow has, by table and in order. A consumer reads each up to its last batch.
 
     `committing` are the commits under way. Two at once may announce the same events, because Airflow emits them late.
     """
 
     offsets: MemoryOffsets
+    consume: Callable[[TableId, int], None]
     events: dict[TableId, list[Announcement]] = field(default_factory=lambda: defaultdict(list))
     committing: int = 0
     has_overlapped: bool = False
@@ -46,6 +47,7 @@ class Airflow:
     def _emit(self, pending: Mapping[TableId, Announcement]) -> None:
         for table, announcement in pending.items():
             self.events[table].append(replace(announcement, is_confirmed=True))
+            self.consume(table, announcement.to_batch)
 
     def _newest(self, table: TableId, log_id: str) -> Announcement | None:
         return max(self.events[table], key=lambda event: event.to_batch, default=None)

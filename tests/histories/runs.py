@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from support.crash import Killed
+from support.memory_pipeline import STOPPED
 from support.memory_source import lsn, number
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
@@ -14,7 +15,8 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError, OffsetError
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from histories.world import GAP, POINTS, TABLES, WRITES, World, die
+from histories.failures import GAP, INTERRUPTED
+from histories.world import KEYLESS, POINTS, TABLES, WRITES, World, die
 
 OVERTAKEN = ("given up", "is not finished", "another run")
 """Why a table of a run may fail that other runs overtook."""
@@ -59,8 +61,8 @@ def check_interval(world: World, spec: JobSpec, before: int) -> None:
 def check_manifest(world: World) -> None:
     """Check that a new manifest shows all tables at its commit."""
     complete, manifest = world.oracle.complete(), world.pipeline.target.manifest[-1]
-    assert complete.keys() == {*TABLES}
-    assert {last.upto for last in complete.values()} == {manifest}
+    assert complete.keys() >= world.chosen
+    assert {complete[table].upto for table in world.chosen} == {manifest}
 
 
 def run_later(world: World) -> None:
@@ -141,15 +143,20 @@ def kill(world: World) -> None:
 
 
 def overtake(world: World) -> None:
-    """Let another run do a whole run, or trim the logs, while one hangs. The one that wakes may be refused."""
+    """Let another run do a whole run, or trim the logs, while one hangs. The one that wakes may be refused.
+
+    Before the other run a table may be restarted, or gain a column.
+    """
     spec = world.waiting.pop() if world.waiting and world.chance(0.5) else world.plan()
-    kind, table = world.rng.choice(("tick", "waiting", "restart", "trim")), world.rng.choice(TABLES)
+    kind, table = world.rng.choice(("tick", "waiting", "restart", "trim", "gain")), world.rng.choice(TABLES)
 
     def act() -> None:
         if kind == "restart":
             world.write()
             world.source.capture()
             world.restart(table)
+        if kind == "gain":
+            gain_column(world)
         if kind == "trim":
             world.trim(spec.planned_at_ms)
         elif kind == "waiting" and world.waiting:
@@ -162,6 +169,11 @@ def overtake(world: World) -> None:
         world.commit(world.run(spec, OVERTAKEN))
 
 
+def choose_tables(world: World) -> None:
+    """Change the tables that the pipeline replicates, as a change of `table.include.list` does."""
+    world.pipeline.tables = world.rng.choice(((), TABLES[:2], TABLES[1:], world.rng.sample(TABLES, 1)))
+
+
 def restart(world: World) -> None:
     """Restart a table."""
     world.restart(world.rng.choice(TABLES))
@@ -170,7 +182,7 @@ def restart(world: World) -> None:
 def misplace(world: World) -> None:
     """Lose an offset or put it ahead, and have it restored. Before that its table fails."""
     table, offsets = world.rng.choice(TABLES), world.pipeline.offsets
-    if not is_known(world, table):
+    if table not in world.chosen or not is_known(world, table):
         return
     if world.chance(0.5):
         offsets.lose(table)
@@ -201,7 +213,9 @@ def lose_changes(world: World) -> None:
     world.write()
     world.source.capture()
     history = world.oracle.history()
-    must_fail = {table for table in history.last if is_known(world, table) and is_unread(world, table)}
+    must_fail = {
+        table for table in world.chosen & history.last.keys() if is_known(world, table) and is_unread(world, table)
+    }
     must_fail = set() if world.mends else must_fail
     world.gapped |= {*TABLES}
     if world.chance(0.5):
@@ -219,6 +233,34 @@ def lose_changes(world: World) -> None:
     if not world.mends:
         for table in failed:
             world.restart(table)
+
+
+def interrupt(world: World) -> None:
+    """Stop the registration of a table for a tick. What changes meanwhile is not captured, so the table must fail."""
+    table = world.rng.choice(TABLES)
+    if any(damage.lost for damage in world.damages.values()):
+        return
+    must_fail = table in world.oracle.complete().keys() & world.chosen and is_known(world, table) and not world.mends
+    world.interrupted.add(table)
+    world.interruptions[table] += 1
+    world.source.inactive.add(table)
+    for _ in range(world.rng.randrange(3)):
+        world.load(table)
+    world.airflow.commit(world.run(world.plan(), [STOPPED]))
+    world.source.inactive.clear()
+    world.write_to(table)
+    world.source.capture()
+    result = world.run(world.pipeline.plan(end=world.source.captured))
+    assert not must_fail or any(line.table == table and INTERRUPTED in line.error for line in result.failed)
+    world.airflow.commit(result)
+    world.restart(table)
+
+
+def gain_column(world: World) -> None:
+    """Add a column to a table and to its change table, and write a value of it."""
+    table = world.rng.choice([table for table in TABLES if table != KEYLESS])
+    world.source.gain(table)
+    world.write_to(table)
 
 
 def is_known(world: World, table: TableId) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from support.seeds import play_all
 
-from histories import repairs, runs, wounds
+from histories import disasters, repairs, runs, wounds
 from histories.world import TABLES, World
 
 Step = Callable[[World], None]
@@ -18,7 +18,10 @@ SOMETIMES: list[list[Step]] = [
     [runs.run_later, runs.run_waiting, runs.commit_later],
     [runs.restart, runs.misplace],
     [runs.prune],
+    [runs.choose_tables, runs.choose_tables],
     [runs.lose_changes],
+    [runs.interrupt],
+    [runs.gain_column],
     [runs.trim],
     [repairs.backfill, repairs.backfill, repairs.repair_later, runs.run_waiting],
     [repairs.replay],
@@ -30,6 +33,9 @@ SOMETIMES: list[list[Step]] = [
     [wounds.wrong_row],
     [wounds.foreign_row],
     [wounds.lose_event, wounds.double_event],
+    [disasters.copy_target, disasters.put_target_back],
+    [disasters.copy_airflow, disasters.put_airflow_back],
+    [disasters.lose_airflow],
 ]
 """Kinds of steps. Each history has some of them: with all of them at once, few would do much."""
 

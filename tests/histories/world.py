@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
@@ -16,22 +17,21 @@ from support.request import execute
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.offset.batch_history import begins
-from airflow_provider_db2cdc.cdc.repair.repair import Replay
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.offsets.signal import act_on_offset_signals
 from histories.airflow import Airflow
-from histories.damage import Damage
+from histories.consumer import Consumer
+from histories.copies import AirflowCopy, TargetCopy
+from histories.damage import Damage, part_of
+from histories.failures import check_failures
 from histories.oracle import Oracle
 
 TABLES = [TableId("S", name) for name in "ABC"]
 KEYLESS = TABLES[2]
 KEYS, LAST_TICKS = 10, 40
-FOREIGN, GAP, TRIMMED = "somebody else has changed", "Changes were lost", "a replay needs the whole change log"
-GIVEN_UP = "a later plan has given up batch"
-UNSETTLED = "some of its rows came or went during each"
 POINTS: tuple[Failpoint, ...] = (
     "read_history", "check_newest_plan", "read_journal", "check_readable", "prepare_table", "refill_state",
     "plan_batch", "append_changes", "merge_state", "commit_batch", "publish_manifest", "write_journal",
@@ -46,7 +46,8 @@ class World:
     """A pipeline, its source, and what a history has done to them.
 
     `waiting` are plans that are carried out later, `uncommitted` results that are committed later. `gapped` are tables
-    whose changes were lost before they were read.
+    whose changes were lost before they were read. Registrations of `interrupted` tables were inactive for a while, and
+    `interruptions` has how often.
     """
 
     def __init__(self, seed: int) -> None:
@@ -64,15 +65,25 @@ class World:
         self.pipeline = MemoryPipeline(self.source, settings, MODES["when_needed" if self.mends else "initial"])
         # As much as possible is trimmed after each step, or something now and then.
         self.trims = self.rng.random() < 0.2
-        self.airflow = Airflow(self.pipeline.offsets)
+        self.consumer = Consumer()
+        self.airflow = Airflow(self.pipeline.offsets, lambda *event: self.consumer.read(self.pipeline.target, *event))
         self.happened: dict[TableId, list[RowChange]] = {table: [] for table in TABLES}
         self.damages = {table: Damage() for table in TABLES}
         self.oracle = Oracle(self.pipeline, self.happened, self.damages)
         self.waiting: list[JobSpec] = []
         self.uncommitted: list[JobResult] = []
         self.gapped: set[TableId] = set()
+        self.interruptions: Counter[TableId] = Counter()
+        self.interrupted: set[TableId] = set()
+        self.target_copies: list[TargetCopy] = []
+        self.airflow_copies: list[AirflowCopy] = []
         self.asked = 0
-        self._begun = dict.fromkeys(TABLES, 0)
+        self.begun = dict.fromkeys(TABLES, 0)
+
+    @property
+    def chosen(self) -> set[TableId]:
+        """The tables that the pipeline replicates now."""
+        return {*(self.pipeline.tables or TABLES)}
 
     def chance(self, probability: float) -> bool:
         """Return True by chance."""
@@ -85,15 +96,24 @@ class World:
 
     def write(self) -> None:
         """Commit changes of some keys."""
-        self._commit([(self.rng.choice(TABLES), self.rng.randrange(KEYS)) for _ in range(self.rng.randrange(1, 5))])
+        keys = [(self.rng.choice(TABLES), self.rng.randrange(KEYS)) for _ in range(self.rng.randrange(1, 5))]
+        self._commit({key: self.rng.choice((None, self.rng.randrange(100))) for key in keys})
 
     def write_to(self, table: TableId) -> None:
         """Commit a row of one table."""
-        self._commit([(table, KEYS)])
+        self._commit({(table, KEYS): self.rng.randrange(100)})
 
-    def _commit(self, keys: Sequence[tuple[TableId, int]]) -> None:
+    def load(self, table: TableId) -> None:
+        """Change a row without a change row, as LOAD does. The state is wrong until a snapshot of the table."""
+        key = self.rng.randrange(KEYS)
+        before = self.source.images(table)
+        self.source.load(table, key, self.rng.choice((None, self.rng.randrange(100))))
+        after = self.source.images(table)
+        self.damages[table].parts |= {part_of(row) for row in ((after - before) + (before - after))}
+
+    def _commit(self, values: Mapping[tuple[TableId, int], int | None]) -> None:
         with self.source.lock:
-            self.source.commit({key: self.rng.choice((None, self.rng.randrange(100))) for key in keys})
+            self.source.commit(values)
             for table, changes in self.happened.items():
                 rows = reversed(self.source.changes[table])
                 changes += [row for row in rows if number(row.commit) == self.source.commits]
@@ -144,19 +164,8 @@ class World:
     def run(self, spec: JobSpec, also: Collection[str] = ()) -> JobResult:
         """Carry out a plan. Tables may only fail for a reason that this history has given, or for `also`."""
         result = self.pipeline.run(spec)
-        self.check_failures(spec, result, also)
+        check_failures(self, spec, result, also)
         return result
-
-    def check_failures(self, spec: JobSpec, result: JobResult, also: Collection[str]) -> None:
-        """Check the reasons of failed tables. A restart accepts what another writer has done."""
-        restarted = {task.table for task in spec.tables if task.action == "restart"}
-        for line in result.failed:
-            reasons = [*also, UNSETTLED] if line.table == KEYLESS else [*also]
-            reasons += [FOREIGN] if self.damages[line.table].is_foreign and line.table not in restarted else []
-            reasons += [GAP] if line.table in self.gapped else []
-            reasons += [GIVEN_UP] if self.is_given_up(line.table) else []
-            reasons += [TRIMMED] if result.repair == Replay() and line.table in self.pipeline.target.horizons else []
-            assert any(reason in line.error for reason in reasons), (line.table, line.error, reasons)
 
     def is_given_up(self, table: TableId) -> bool:
         """Return whether a restart died after it gave up a batch, and an older run's late commit took its request."""
@@ -176,6 +185,10 @@ class World:
         self.airflow.commit(result)
         return result
 
+    def repaired_interruptions(self) -> Counter[TableId]:
+        """Return how many interruptions of each table are followed by a new beginning of it."""
+        return self.interruptions - Counter(self.interrupted)
+
     def trim(self, newest: int = 0) -> None:
         """Trim the logs up to a random age. It must not matter to any later run, not even to one under way."""
         newest = newest or next(self.pipeline.plans)
@@ -184,6 +197,7 @@ class World:
         cutoff = newest if self.trims or self.chance(0.5) else self.rng.randrange(1, newest + 1)
         maintain(self.pipeline.target, self.pipeline.journal, reported, cutoff)
         for table, horizon in self.pipeline.target.horizons.items():
+            self.consumer.note_trim(table, horizon)
             damage = self.damages[table]
             damage.lost = [logged for logged in damage.lost if logged[0] >= horizon.batch]
             damage.doubled = [logged for logged in damage.doubled if logged[0] >= horizon.batch]
@@ -193,16 +207,21 @@ class World:
         history = self.oracle.history()
         for table, pairs in history.applied.items():
             begun = max((planned.batch for planned, _ in pairs if begins(planned)), default=0)
-            if begun > self._begun[table]:
+            if begun > self.begun[table]:
                 stale = self.damages[table].parts
-                self._begun[table], self.damages[table] = begun, Damage(parts={*stale}, stale=stale)
+                self.begun[table], self.damages[table] = begun, Damage(parts={*stale}, stale=stale)
                 self.gapped.discard(table)
+                self.interrupted.discard(table)
+                self.consumer.note_beginning(table)
         for table, damage in self.damages.items():
             damage.lost = [logged for logged in damage.lost if logged not in self.pipeline.target.log.get(table, ())]
         self.oracle.check()
 
     def settle(self) -> None:
         """Carry out and commit what waits. Then do ticks until everything is captured, applied and healed."""
+        self.pipeline.tables = ()
+        for table in self.source.gained:
+            self.write_to(table)
         self.rng.shuffle(self.uncommitted)
         while self.uncommitted:
             self.airflow.commit(self.uncommitted.pop())
@@ -216,12 +235,14 @@ class World:
             result = self.tick(*signals, end=self.source.captured)
             signals = []
             for line in result.failed:
-                if line.table in self.gapped or self.is_given_up(line.table):
+                if line.table in self.gapped | self.interrupted or self.is_given_up(line.table):
                     self.restart(line.table)
             if not any(snapshot.status == "running" for snapshot in result.snapshots) and not result.failed:
                 break
         for table in healed:
             self.damages[table].note_state_mended()
+        self.check()
+        assert not self.interrupted
         self.gapped.clear()
         for _ in range(2):
             self.source.capture()
@@ -242,6 +263,8 @@ class World:
         # A table that is empty at its first commit is announced with its next events.
         known = {table for table in TABLES if self.airflow.events[table] or self.source.rows[table]}
         self.airflow.check({table: max(batches) for table, batches in logged.items() if batches and table in known})
+        self.consumer.check(self.source, {table: self.damages[table] for table in TABLES if self.airflow.events[table]})
+        self.consumer.put_back.clear()
 
     @contextmanager
     def acting(self, act: Callable[[], object], points: Sequence[Failpoint] = POINTS) -> Iterator[None]:

@@ -10,7 +10,8 @@ from support.memory_target import Logged
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from histories.damage import part_of, parts_of
-from histories.world import FOREIGN, KEYLESS, KEYS, TABLES, World
+from histories.failures import FOREIGN
+from histories.world import KEYLESS, KEYS, TABLES, World
 
 UNKNOWN_KEY = 99
 
@@ -29,7 +30,7 @@ def foreign_row(world: World) -> None:
     world.write()
     world.source.capture()
     offset = world.pipeline.offsets.get(table)
-    if offset is None or offset.restart or offset.restore or table in healed:
+    if offset is None or offset.restart or offset.restore or table in healed or table not in world.chosen:
         return
     result = world.run(world.pipeline.plan(end=world.source.captured), (f"offset restore {table}",))
     assert any(line.table == table and FOREIGN in line.error for line in result.failed) or table in world.gapped
@@ -73,6 +74,7 @@ def lose_event(world: World) -> None:
         lost = world.rng.choice(events)
         world.pipeline.target.log[table].remove(lost)
         world.damages[table].lost.append(lost)
+        world.consumer.note_damage(table, lost[0])
         world.damages[table].parts |= parts_of([lost[2]])
 
 
@@ -83,6 +85,7 @@ def double_event(world: World) -> None:
         doubled, log = world.rng.choice(events), world.pipeline.target.log[table]
         log.insert(log.index(doubled), doubled)
         world.damages[table].doubled.append(doubled)
+        world.consumer.note_damage(table, doubled[0])
 
 
 def intact_events(world: World, table: TableId) -> list[Logged]:

@@ -32,6 +32,7 @@ from airflow_provider_db2cdc.source.planning.table_plan import TablePlanner
 from airflow_provider_db2cdc.tick.run import run_tick
 from support.memory_journal import JournalRows, MemoryJournal
 from support.memory_offsets import MemoryOffsets
+from support.memory_reader import PlannedSource
 from support.memory_rows import folded_by_copies, folded_by_key
 from support.memory_source import MemorySource, Row, lsn
 from support.memory_tables import MemoryTables
@@ -100,7 +101,8 @@ class MemoryPipeline:
     def run(self, spec: JobSpec) -> JobResult:
         """Do a planned tick, without its commit."""
         tables = MemoryTables(self.target, self.source)
-        return run_tick(spec, MemoryBatchLog(self.target), self.source, tables, MemoryJournal(self.journal))
+        source = PlannedSource(self.source, spec.tables)
+        return run_tick(spec, MemoryBatchLog(self.target), source, tables, MemoryJournal(self.journal))
 
     def commit(self, result: JobResult) -> None:
         """Move the offsets to what a tick has applied."""
@@ -176,7 +178,7 @@ class MemoryPipeline:
 
     def images(self, table: TableId) -> Counter[Row]:
         """Return how often the current state of a table has each row."""
-        return Counter(row for row, _ in self.target.state.get(table, {}).values())
+        return self.source.widened(table, Counter(row for row, _ in self.target.state.get(table, {}).values()))
 
     def folded(self, table: TableId) -> dict[int, int]:
         """Return the keys and values that the change log of a table adds up to."""
@@ -185,7 +187,8 @@ class MemoryPipeline:
     def folded_images(self, table: TableId) -> Counter[Row]:
         """Return how often each row is in what the change log of a table adds up to."""
         fold = folded_by_key if self.source.schema(table).key else folded_by_copies
-        return Counter(row for row, _ in fold(self.target.log.get(table, ())).values())
+        images = Counter(row for row, _ in fold(self.target.log.get(table, ())).values())
+        return self.source.widened(table, images)
 
     def _settings(self) -> ApplySettings:
         on_gap, recovers, streams = (

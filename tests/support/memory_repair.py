@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.tick.ports import TableBatch
 from support.memory_maintenance import log_horizon
 from support.memory_rows import folded_by_copies, folded_by_key
-from support.memory_source import MemorySource, Row, lsn, number
+from support.memory_source import MemorySource, Row, changes_in_columns, lsn, number
 from support.memory_target import Logged, MemoryTarget
 
 Corrections = Mapping[Hashable, tuple[Row, int] | None]
@@ -119,7 +119,7 @@ def _missing_events(
     work = batch.planned.repair.repair
     if pulled is None or span is None or not isinstance(work, Backfill):
         return [], Findings(note=covered.note)
-    changes = source.captured_changes(table, span)
+    changes = changes_in_columns(batch.task.schema, source.captured_changes(table, span))
     events = {_id(event): event for event in events_of(changes) if work.holds(event.commit, number(event.commit))}
     logged = Counter(
         _id(event)

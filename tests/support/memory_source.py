@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error
-from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration, check_state
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange
-from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, is_uncounted
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.errors import RegistrationError
-from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.tick.ports import Fail, Watermark
 
 IMAGES = 4
 Row = tuple[int | None, ...]
@@ -34,6 +26,21 @@ def lsn(number: int) -> Lsn:
 def number(position: Lsn) -> int:
     """Return the number of an LSN's commit."""
     return int.from_bytes(position.raw, "big")
+
+
+def wide(row: Row, width: int) -> Row:
+    """Return a row with nulls in the columns that its table has gained."""
+    return (*row, *(None,) * (width - len(row)))
+
+
+def in_columns(schema: TableSchema, rows: Iterable[Row]) -> list[Row]:
+    """Return rows with the columns of a schema only, as a query returns them."""
+    return [row[: len(schema.columns)] for row in rows]
+
+
+def changes_in_columns(schema: TableSchema, changes: Iterable[RowChange]) -> list[RowChange]:
+    """Return change rows with the columns of a schema only."""
+    return [replace(change, image=change.image[: len(schema.columns)]) for change in changes]  # type: ignore[index]
 
 
 def schema_of(table: TableId) -> TableSchema:
@@ -58,7 +65,7 @@ class MemorySource:
     keyless: Collection[TableId] = ()
     rows: dict[TableId, dict[int, int]] = field(default_factory=dict)
     changes: dict[TableId, list[RowChange]] = field(default_factory=dict)
-    history: dict[int, dict[TableId, dict[int, int]]] = field(default_factory=dict)
+    history: dict[int, dict[TableId, Counter[Row]]] = field(default_factory=dict)
     gained: dict[TableId, set[int]] = field(default_factory=dict)
     pruned: dict[TableId, int] = field(default_factory=dict)
     commits: int = 1
@@ -77,7 +84,7 @@ class MemorySource:
         for table in self.tables:
             self.rows.setdefault(table, {})
             self.changes.setdefault(table, [])
-        self.history[self.commits] = {table: {} for table in self.tables}
+        self._remember()
 
     def schema(self, table: TableId) -> TableSchema:
         """Return the columns that a table has now."""
@@ -100,11 +107,19 @@ class MemorySource:
 
     def images(self, table: TableId, commit: int | None = None) -> Counter[Row]:
         """Return how often a table has each row, now or as of a commit."""
-        rows = self.rows[table] if commit is None else self.history[commit][table]
-        return Counter(self._image(table, key, value) for key, value in rows.items())
+        if commit is not None:
+            return self.widened(table, self.history[commit][table])
+        return Counter(self._image(table, key, value) for key, value in self.rows[table].items())
+
+    def widened(self, table: TableId, images: Counter[Row]) -> Counter[Row]:
+        """Return rows with nulls in the columns that the table has gained since."""
+        width = len(self.schema(table).columns)
+        return Counter({wide(row, width): count for row, count in images.items()})
 
     def gain(self, table: TableId) -> None:
-        """Add a column to a table and to its change table."""
+        """Add a column to a table and to its change table, once."""
+        if table in self.gained:
+            return
         with self.lock:
             self.gained[table] = set()
             changes = self.changes[table]
@@ -136,7 +151,7 @@ class MemorySource:
             self._remember()
 
     def _remember(self) -> None:
-        self.history[self.commits] = {table: dict(rows) for table, rows in self.rows.items()}
+        self.history[self.commits] = {table: self.images(table) for table in self.tables}
 
     def _change(self, table: TableId, key: int, value: int | None, intent: int) -> None:
         rows = self.rows[table]
@@ -175,101 +190,3 @@ class MemorySource:
                 for key, value in sorted(self.rows[table].items())
                 if (not low or key > int(low[0])) and (not high or key <= int(high[0]))
             ]
-
-    @contextmanager
-    def connect(self) -> Iterator[MemoryReader]:
-        """Open a reader."""
-        yield MemoryReader(self)
-
-
-@dataclass(frozen=True)
-class MemoryReader:
-    """A reader of a source in memory."""
-
-    source: MemorySource
-
-    @property
-    def watermark(self) -> Watermark:
-        """The commits that are done."""
-        return MemoryWatermark(self.source)
-
-    def capture_lsn(self) -> Lsn | None:
-        """Return the newest captured commit."""
-        return lsn(self.source.captured)
-
-    def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
-        """Count the change rows in the batches' ranges, then check that none can have been lost before the count."""
-        counted = []
-        for planned in batches:
-            if not is_uncounted(planned, planned.upto):
-                counted.append(planned)
-                continue
-            rows = len(self.source.captured_changes(planned.table, planned.span))
-            if (error := self._count_error(planned)) is None:
-                counted.append(replace(planned, rows=rows))
-            else:
-                fail(planned.table, error)
-        return counted
-
-    def _count_error(self, planned: PlannedBatch) -> Exception | None:
-        table, now = planned.table, self.source.registration(planned.table)
-        if table in self.source.locked:
-            return OSError("deadlock or timeout")
-        end = CapturePoint(planned.upto, now.identity, now.pruned_upto)
-        if gap := find_gap(CapturePoint(planned.after, planned.capture), end):
-            return gap_error(table, gap)
-        try:
-            check_state(now, "ASN")
-        except RegistrationError as error:
-            return error
-        return None
-
-    @failpoint("find_chunk_bounds")
-    def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
-        """Return the last key of each chunk, except the last one."""
-        keys = [] if task.table in self.source.keyless else sorted(self.source.rows[task.table])
-        rows = self.source.chunk_rows
-        return [(str(key),) for key in keys[rows - 1 : -1 : rows]]
-
-    @failpoint("check_counts")
-    def check_counts(
-        self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
-    ) -> None:
-        """Accept every count, because rows are read in one moment."""
-
-    def check_request(self, task: TableTask, table_snapshot: TableSnapshot) -> None:
-        """Accept every request."""
-
-    def column_errors(self, tasks: Sequence[TableTask]) -> Mapping[TableId, Exception]:
-        """Return nothing, because columns never change."""
-        return {}
-
-    def signals(self) -> list[Signal]:
-        """Return the rows of the signal table."""
-        return [*self.source.signals]
-
-
-@dataclass(frozen=True)
-class MemoryWatermark:
-    """Marks are numbers of commits."""
-
-    source: MemorySource
-
-    def low_mark(self, planned: str) -> str:
-        """Return the planned commit, or the newest one."""
-        return planned or str(self.source.commits)
-
-    def open(self) -> str:
-        """Mark nothing."""
-        return ""
-
-    def close(self, opened: str) -> str:
-        """Return the newest commit."""
-        return str(self.source.commits)
-
-    def reached(self, mark: str) -> Lsn | None:
-        """Return the capture position after the agent has had its turn, None if it has not passed the mark."""
-        with self.source.lock:
-            if not self.source.is_stalled:
-                self.source.captured = max(self.source.captured, int(mark))
-            return lsn(self.source.captured) if self.source.captured >= int(mark) else None

@@ -29,10 +29,17 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.log import now_ms
 from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
 from support.memory_repair import Corrections, apply_repair, compare_table, put_late
-from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes, misnumbered, numbered
+from support.memory_rows import (
+    folded_by_copies,
+    folded_by_key,
+    keyed_changes,
+    keyless_changes,
+    misnumbered,
+    numbered,
+)
 from support.memory_snapshot import published, snapshot_events, source_events
-from support.memory_source import MemorySource, Row, number
-from support.memory_target import Logged, MemoryTarget
+from support.memory_source import MemorySource, Row, changes_in_columns, in_columns, number
+from support.memory_target import Logged, MemoryTarget, widened
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ class MemoryTables:
 
     def _apply(self, batch: TableBatch) -> AppliedBatch:
         table, planned = batch.task.table, batch.planned
-        self._append_changes(planned)
+        self._append_changes(planned, batch.task.schema)
         chunk_range = self._usable_range(batch)
         if chunk_range is not None:
             staged = self.staged.get(chunk_range.read_id, {})
@@ -167,7 +174,7 @@ class MemoryTables:
         counts = list(chunk_range.counts)
         for chunk in range(span.first, span.last + 1):
             low, high = chunk_bounds(table_snapshot, chunk)
-            rows[chunk] = self.source.read(task.table, low, high)
+            rows[chunk] = in_columns(task.schema, self.source.read(task.table, low, high))
             counts.append(ChunkCounts(low, high, len(rows[chunk]), len(rows[chunk])))
         read_id = chunk_range.read_id or uuid4().hex
         self.staged[read_id] = rows
@@ -183,7 +190,8 @@ class MemoryTables:
     @failpoint("append_changes")
     def append(self, table: TableId, batch: int, step: str, events: Iterable[Event]) -> bool:
         """Append the events of one step of a batch to the change log, once."""
-        logged = [(batch, step, event) for event in events]
+        width = len(self.target.schemas[table].columns)
+        logged = [(batch, step, widened(event, width)) for event in events]
         if step != "changes" and batch <= self.target.excluded.get(table, 0):
             raise ConcurrentRunError(f"another run has redone batch {batch} of {table} without its chunk range")
         return self.target.once(table, step, batch, lambda: self.target.log[table].extend(logged))
@@ -211,12 +219,9 @@ class MemoryTables:
         table, gained = schema.table, len(schema.columns) - len(known.columns)
         if schema.columns[: len(known.columns)] != known.columns or (gained and not schema.key and not is_begun):
             raise TargetError(f"{table}: its columns are others than those of its current state")
-        self.target.schemas[table] = schema
-        nulls, state = (None,) * gained, self.target.state[table]
-        widened = {key: ((*image, *nulls), batch) for key, (image, batch) in state.items()}
-        self.target.put_rows(table, widened if gained else {})
+        self.target.widen(schema)
 
-    def _append_changes(self, planned: PlannedBatch) -> None:
+    def _append_changes(self, planned: PlannedBatch, schema: TableSchema) -> None:
         """Append the change rows of a batch's range, and check that no counted row was pruned before it was read.
 
         A batch without changes does not use up its transaction id, as on Delta.
@@ -224,7 +229,7 @@ class MemoryTables:
         table = planned.table
         if planned.span.empty or planned.rows == 0:
             return
-        rows = self.source.captured_changes(table, planned.span)
+        rows = changes_in_columns(schema, self.source.captured_changes(table, planned.span))
         self.append(table, planned.batch, "changes", events_of(rows))
         wanted = planned.rows or 0
         if len(rows) < wanted and self._logged_rows(planned) < wanted:

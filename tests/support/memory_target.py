@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import RLock
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event
@@ -14,13 +14,19 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, Batch
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from support.memory_source import Row
+from support.memory_source import Row, wide
 
 Logged = tuple[int, str, Event]
 """An event of the change log: its batch, the step that wrote it, and the event."""
 
 State = dict[Hashable, tuple[Row, int]]
 """The rows of a current state by key, each with the batch that wrote it. Without a key, equal rows are numbered."""
+
+
+def widened(event: Event, width: int) -> Event:
+    """Return an event with nulls in the columns that its table has gained."""
+    before, after = (None if row is None else wide(row, width) for row in (event.before, event.after))  # type: ignore[arg-type]
+    return replace(event, before=before, after=after)
 
 
 @dataclass
@@ -65,15 +71,26 @@ class MemoryTarget:
             return True
 
     def put_rows(self, table: TableId, rows: Mapping[Hashable, tuple[Row, int] | None], is_own: bool = True) -> None:
-        """Set or delete rows of a state, as one new version of it."""
+        """Set or delete rows of a state, as one new version of it. Columns that a row lacks are null."""
         if not rows:
             return
         with self.lock:
+            width = len(self.schemas[table].columns)
             self.commits[table].append(is_own)
             for key, row in rows.items():
                 self.state[table].pop(key, None)
                 if row is not None:
-                    self.state[table][key] = row
+                    self.state[table][key] = wide(row[0], width), row[1]
+
+    def widen(self, schema: TableSchema) -> None:
+        """Take over the columns of a table. Rows and events that are there have nulls in those that it gained."""
+        table, width = schema.table, len(schema.columns)
+        is_wider = table in self.schemas and width > len(self.schemas[table].columns)
+        self.schemas[table] = schema
+        if is_wider:
+            self.put_rows(table, {**self.state[table]})
+            log = self.log[table]
+            log[:] = [(batch, step, widened(event, width)) for batch, step, event in log]
 
     def is_applied(self, table: TableId, batch: int) -> bool:
         """Return whether a run has recorded a batch as applied."""

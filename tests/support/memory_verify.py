@@ -23,7 +23,8 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.ports import Watermark
 from airflow_provider_db2cdc.verify.ports import StatePosition, Totals
 from support.memory_journal import JournalRows, MemoryJournal
-from support.memory_source import MemoryReader, MemorySource, Row, lsn
+from support.memory_reader import MemoryReader
+from support.memory_source import MemorySource, Row, in_columns, lsn
 from support.memory_target import MemoryTarget
 
 Rows = Mapping[Hashable, Row]
@@ -92,7 +93,7 @@ class MemoryComparer:
         read: dict[Hashable, Row] = {}
         keys = [int(row[0] or 0) for row in self.source.read(task.table, low, high)]
         for key in keys:
-            for row in self.source.read(task.table, (str(key - 1),), (str(key),)):
+            for row in in_columns(task.schema, self.source.read(task.table, (str(key - 1),), (str(key),))):
                 read[row[:1]] = row
             self.meanwhile()
         yield MemoryRows(read, lambda key: chunk_of(table_snapshot, key), table_snapshot, span)
