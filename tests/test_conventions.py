@@ -264,6 +264,6 @@ def test_the_glossarys_old_words_stay_out() -> None:
 
 def test_a_folder_has_at_most_12_modules() -> None:
     """A person finds a module by its folder: more than a dozen names are not read any more."""
-    folders = {path.parent for path in MODULES} - {PACKAGE / "demo"}
+    folders = {path.parent for path in MODULES}
     counts = {name_of(folder): len([*folder.glob("[!_]*.py")]) for folder in folders}
     assert {name: count for name, count in counts.items() if count > 12} == {}

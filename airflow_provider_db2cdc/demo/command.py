@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 

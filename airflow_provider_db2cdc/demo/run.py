@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_db2cdc.cli.screen import Console, span
-from airflow_provider_db2cdc.demo.airflow import DagRuns, Run
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.cluster.demo import show_spread
-from airflow_provider_db2cdc.demo.compare import Comparison, compare, read_position, read_target
+from airflow_provider_db2cdc.demo.comparison.compare import Comparison, compare, read_position, read_target
+from airflow_provider_db2cdc.demo.comparison.verdict import missing_changes, show, tell_ways_on, totals
+from airflow_provider_db2cdc.demo.services.airflow_home import DagRuns, Run
 from airflow_provider_db2cdc.demo.stage import Stage, StageOptions, describe, open_stage
-from airflow_provider_db2cdc.demo.verdict import missing_changes, show, tell_ways_on, totals
 from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
 
 RATE = 6.0

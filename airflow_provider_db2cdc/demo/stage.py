@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_db2cdc.demo import shop
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.cluster.demo import enter_cluster
-from airflow_provider_db2cdc.demo.postgres import find_programs, remove_remains, running_server
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
+from airflow_provider_db2cdc.demo.services.postgres import find_programs, remove_remains, running_server
 from airflow_provider_db2cdc.demo.writer import Writers
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox, SandboxError

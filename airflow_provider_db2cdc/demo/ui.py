@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_db2cdc.cli.screen import Console
-from airflow_provider_db2cdc.demo.airflow import DAG_ID, AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.command import write_command
+from airflow_provider_db2cdc.demo.services.airflow_home import DAG_ID, AirflowHome
 from airflow_provider_db2cdc.demo.stage import Stage, StageOptions, describe, open_stage
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.sandbox.server.state import HOST

@@ -17,7 +17,7 @@ from support.captured_shop import Captured
 from support.fake_spark import FakeSpark
 from support.scheduled_run import Interval, scheduled
 
-from airflow_provider_db2cdc.demo.runs import dag_bag
+from airflow_provider_db2cdc.demo.services.dag_runs import dag_bag
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 

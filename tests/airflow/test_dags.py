@@ -9,7 +9,7 @@ from support.job_samples import UNTOUCHED
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.demo.runs import dag_bag
+from airflow_provider_db2cdc.demo.services.dag_runs import dag_bag
 from airflow_provider_db2cdc.operators.signal import FORM, form_data
 
 pytestmark = pytest.mark.airflow

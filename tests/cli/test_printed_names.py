@@ -21,9 +21,9 @@ from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, Tabl
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import doctor, offset, screen, status, tick
 from airflow_provider_db2cdc.config.files.load import load_config
-from airflow_provider_db2cdc.demo import verdict
 from airflow_provider_db2cdc.demo.board import Board
-from airflow_provider_db2cdc.demo.compare import Comparison
+from airflow_provider_db2cdc.demo.comparison import verdict
+from airflow_provider_db2cdc.demo.comparison.compare import Comparison
 from airflow_provider_db2cdc.sandbox.cli import terminal
 from airflow_provider_db2cdc.source.preflight.check import Check
 

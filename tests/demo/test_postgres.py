@@ -12,8 +12,8 @@ import psutil
 import pytest
 from support.program import ROOT, wait_for
 
-from airflow_provider_db2cdc.demo import postgres
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
+from airflow_provider_db2cdc.demo.services import postgres
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
 from airflow_provider_db2cdc.demo.stage import MARKER, empty
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 
@@ -21,8 +21,8 @@ END_TIMEOUT_S = 60
 HOLD = """
 import sys, time
 from pathlib import Path
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
-from airflow_provider_db2cdc.demo.postgres import find_programs, running_server
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
+from airflow_provider_db2cdc.demo.services.postgres import find_programs, running_server
 with running_server(find_programs(), AirflowHome(Path(sys.argv[1]))) as url:
     print(url, flush=True)
     time.sleep(600)

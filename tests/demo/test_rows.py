@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_db2cdc.demo.rows import by_key, differing, portable
+from airflow_provider_db2cdc.demo.comparison.rows import by_key, differing, portable
 
 COLUMNS, KEY = ["ID", "NAME"], ("ID",)
 

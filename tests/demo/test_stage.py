@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from airflow_provider_db2cdc.config.files.load import load_config
-from airflow_provider_db2cdc.demo import postgres
-from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAGS, AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.cluster.demo import place_of
+from airflow_provider_db2cdc.demo.services import postgres
+from airflow_provider_db2cdc.demo.services.airflow_home import SHIPPED_DAGS, AirflowHome
 from airflow_provider_db2cdc.demo.stage import MARKER, empty, enter_server
 from airflow_provider_db2cdc.errors import ConfigurationError
 

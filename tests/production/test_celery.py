@@ -16,9 +16,9 @@ from support.environments import installed_python
 from support.program import HOST, START_TIMEOUT_S, wait_for
 
 from airflow_provider_db2cdc.cli.screen import screen
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
 from airflow_provider_db2cdc.demo.stage import StageOptions, open_stage
 from airflow_provider_db2cdc.demo.ui import free_port, service_settings
 

@@ -32,7 +32,7 @@ RUN = """
 import sys
 from pathlib import Path
 from airflow.utils.db import initdb
-from airflow_provider_db2cdc.demo.runs import dag_bag
+from airflow_provider_db2cdc.demo.services.dag_runs import dag_bag
 
 initdb()
 path = Path(sys.argv[1])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
 from airflow_provider_db2cdc.demo.ui import SERVICES
 from support.program import START_TIMEOUT_S, wait_for
 

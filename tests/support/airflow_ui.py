@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_db2cdc.demo.postgres import find_programs
+from airflow_provider_db2cdc.demo.services.postgres import find_programs
 from airflow_provider_db2cdc.errors import ConfigurationError
 from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, is_made, started, wait_for
 

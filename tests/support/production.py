@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.demo.airflow import AirflowHome, spark_jars
-from airflow_provider_db2cdc.demo.postgres import find_programs, running_server
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome, spark_jars
+from airflow_provider_db2cdc.demo.services.postgres import find_programs, running_server
 from airflow_provider_db2cdc.demo.ui import free_port, service_settings
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.demo.compare import read_tables, source_table
-from airflow_provider_db2cdc.demo.rows import by_key, differing
+from airflow_provider_db2cdc.demo.comparison.compare import read_tables, source_table
+from airflow_provider_db2cdc.demo.comparison.rows import by_key, differing
 from support.airflow_metadata import Metadata
 from support.production import PIPELINES, Production
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from airflow_provider_db2cdc.cli.screen import Console, Table
-from airflow_provider_db2cdc.demo.airflow import AirflowHome, SparkPlace
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.cluster.spread import event_log_conf, shares_of_folder
 from airflow_provider_db2cdc.demo.cluster.standalone import DRIVER_CONF, StandaloneCluster
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome, SparkPlace
 
 CHUNK_ROWS = 100
 """So small that the shop's tables have chunks for readers on each worker."""

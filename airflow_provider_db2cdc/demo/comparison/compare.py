@@ -13,8 +13,8 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
-from airflow_provider_db2cdc.demo.rows import Key, by_key, differing, portable
+from airflow_provider_db2cdc.demo.comparison.rows import Key, by_key, differing, portable
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
 from airflow_provider_db2cdc.demo.shop import KEYS
 from airflow_provider_db2cdc.errors import TickFailedError
 from airflow_provider_db2cdc.sandbox.capture.control_tables import CAPTURE_SCHEMA

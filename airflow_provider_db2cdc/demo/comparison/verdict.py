@@ -11,8 +11,8 @@ from pathlib import Path
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cli.screen import Console, Table, Text, span
-from airflow_provider_db2cdc.demo.airflow import Run
-from airflow_provider_db2cdc.demo.compare import Comparison
+from airflow_provider_db2cdc.demo.comparison.compare import Comparison
+from airflow_provider_db2cdc.demo.services.airflow_home import Run
 from airflow_provider_db2cdc.demo.shop import KEYS, ORDERS, SCHEMA
 from airflow_provider_db2cdc.demo.stage import Stage
 

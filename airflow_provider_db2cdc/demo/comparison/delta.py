@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_db2cdc.demo.rows import portable
+from airflow_provider_db2cdc.demo.comparison.rows import portable
 
 OWN = "__"
 """What the names of the provider's own columns begin with."""

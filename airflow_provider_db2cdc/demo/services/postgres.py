@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.services.airflow_home import AirflowHome
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 
 DEBIAN = Path("/usr/lib/postgresql")

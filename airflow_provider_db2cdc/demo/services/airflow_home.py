@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.stored import StoredOffsets
 from airflow_provider_db2cdc.demo.child import Child
-from airflow_provider_db2cdc.demo.runs import RUN_MARK
+from airflow_provider_db2cdc.demo.services.dag_runs import RUN_MARK
 from airflow_provider_db2cdc.demo.shop import SCHEMA
 from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
@@ -33,7 +33,7 @@ from airflow_provider_db2cdc.submit.command import FAST_START, spark_conf
 from airflow_provider_db2cdc.submit.home import spark_home
 from airflow_provider_db2cdc.submit.jars import default_folder
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHIPPED_DAGS = ROOT / "dags"
 DAG_FILES = ("db2cdc_pipeline.py", "db2cdc_snapshot.py")
 """Those that DB2CDC_CONFIG sets; the others show how to write one's own, for a source that is not here."""
@@ -73,7 +73,7 @@ class Run:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Run:
-        """Read what demo.runs reports."""
+        """Read what dag_runs reports."""
         result = JobResult.from_json(data["result"]) if data["result"] else None
         stored = StoredOffsets.parse(data["offsets"], "Airflow's Variable")
         offsets = (offset for table in stored.tables if (offset := stored.get(table)) is not None)
@@ -176,7 +176,7 @@ class AirflowHome:
 
     def runs(self, sandbox: Sandbox) -> DagRuns:
         """Start the process that runs the DAG on request."""
-        argv = [sys.executable, "-m", "airflow_provider_db2cdc.demo.runs", DAG_ID]
+        argv = [sys.executable, "-m", "airflow_provider_db2cdc.demo.services.dag_runs", DAG_ID]
         return DagRuns(Child(argv, self.environment(sandbox), self.home), self.logs / "runs.log")
 
 

@@ -1,0 +1,1 @@
+"""The comparison of source and target, row by row, and its verdict."""
