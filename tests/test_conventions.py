@@ -20,8 +20,6 @@ PACKAGE = ROOT / "airflow_provider_db2cdc"
 MODULE_LINES, FUNCTION_LINES = 300, 40
 SCRIPT_LINES, DAG_LINES = 60, 100
 TEST_NAME_LENGTH = 70
-LONG_TEST_NAMES = {"airflow", "channels", "cli", "demo", "sandbox"}
-"""Folders of tests that still have longer names."""
 
 BANNED_NAMES = {"util", "utils", "common", "commons", "helper", "helpers", "manager", "misc", "data", "process"}
 
@@ -82,8 +80,7 @@ def test_a_test_has_a_name_of_at_most_70_characters() -> None:
         names = [node.name for node in functions_of(path) if node.name.startswith("test_")]
         return [name for name in names if len(name) > TEST_NAME_LENGTH]
 
-    folders = {path: path.relative_to(ROOT / "tests").parts[0] for path in TESTS}
-    assert offenders([path for path in TESTS if folders[path] not in LONG_TEST_NAMES], long) == {}
+    assert offenders(TESTS, long) == {}
 
 
 def test_a_module_is_named_by_its_noun() -> None:

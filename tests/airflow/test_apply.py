@@ -129,9 +129,7 @@ def test_secret_among_sparks_settings_is_refused_while_the_dag_is_parsed(
     assert "s3cret" not in str(refused.value)
 
 
-def test_secret_among_the_variables_of_spark_submit_is_refused_while_the_dag_is_parsed(
-    connect: Connect, fake_spark: FakeSpark
-) -> None:
+def test_a_secret_in_a_variable_of_spark_submit_is_refused(connect: Connect, fake_spark: FakeSpark) -> None:
     with pytest.raises(ConfigurationError, match="AWS_SECRET_ACCESS_KEY is a secret") as refused:
         task(connect, fake_spark, env_vars={"AWS_SECRET_ACCESS_KEY": "s3cret"})
     assert "s3cret" not in str(refused.value)
@@ -241,7 +239,7 @@ def test_jars_of_a_folder_are_named_in_full(apply: Apply, fake_spark: FakeSpark,
     assert conf(fake_spark.call())["spark.jars"] == paths
 
 
-def test_folder_without_delta_is_refused_before_spark_starts_unless_spark_has_its_own(
+def test_a_folder_without_delta_is_refused_unless_spark_has_its_own(
     apply: Apply, fake_spark: FakeSpark, tmp_path: Path
 ) -> None:
     paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar")

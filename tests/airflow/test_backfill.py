@@ -300,7 +300,7 @@ def extra_of(last: Announcement | None, **found: Any) -> dict[str, Any]:
     return repair_extra(result, result.tables[0], last)
 
 
-def test_the_event_of_a_repair_has_an_empty_range_at_the_end_of_the_last_one() -> None:
+def test_the_event_of_a_repair_has_an_empty_range_after_the_last_one() -> None:
     last = Announcement("log", 3, 7, lsn(30), lsn(70), 12, 1_700_000_000_000, is_confirmed=True)
     extra = extra_of(last, events_added=2, rows_corrected=1)
     assert extra == {

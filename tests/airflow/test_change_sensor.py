@@ -243,7 +243,7 @@ def test_missing_connection_ends_the_wait() -> None:
 @pytest.mark.parametrize(
     ("text", "ends"), [("", "timeout"), ('{"type": "log", "id": "a", "data": {"message": "m"}}\n', "come")]
 )
-def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(
+def test_a_channel_that_the_triggerer_lacks_ends_no_wait(
     captured: Captured, tmp_path: Path, text: str, ends: str
 ) -> None:
     orders = captured.table("ORDERS")
@@ -286,9 +286,7 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured: Capture
 
 
 @pytest.mark.sandbox
-def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_resumes(
-    captured: Captured, inside: Inside
-) -> None:
+def test_an_inactive_registration_found_by_the_trigger_is_stored(captured: Captured, inside: Inside) -> None:
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
     documents = texts_of(*(stands(table, here, now_ms) for table in (orders, items)))

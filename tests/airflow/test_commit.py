@@ -185,7 +185,7 @@ def test_failed_table_fails_the_task_after_the_others_offsets_are_kept(commit: C
     assert seen == {}, "Airflow emits the events of failed tasks: the outcome task is no longer needed"
 
 
-def test_failed_table_does_not_take_the_events_of_the_others_along_when_another_task_reports_it(commit: Commit) -> None:
+def test_events_of_other_tables_survive_a_failed_table_of_another_task(commit: Commit) -> None:
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
     state, _, seen = commit("commit_reports", table_result("ORDERS", creates=1), failed, fail=False)
     assert state == "success"
@@ -246,7 +246,7 @@ def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(
     assert said.count("were not kept: ") == 2, "commit logs it, and outcome fails with it"
 
 
-def test_an_offset_that_cannot_be_kept_fails_the_task_where_no_other_reports_it(commit: Commit, inside: Inside) -> None:
+def test_an_offset_that_cannot_be_stored_fails_the_commit(commit: Commit, inside: Inside) -> None:
     ahead = Offset(TableId("SALES", "AHEAD"), lsn(99), 9)
     inside(lambda: VariableOffsets("commit_ahead").put(ahead))
     state, offsets, _ = commit("commit_ahead", table_result("ORDERS"), table_result("AHEAD"))
@@ -284,7 +284,7 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
 
-def test_notifications_whose_events_airflow_drops_are_sent_by_the_next_tick(commit: Commit, inside: Inside) -> None:
+def test_notifications_whose_events_are_lost_are_sent_by_the_next_tick(commit: Commit, inside: Inside) -> None:
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "airflow"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
@@ -346,7 +346,7 @@ def test_outcome_fails_for_what_airflow_asked_and_did_not_get(status: Literal["r
         outcome(job_result(signals=[SignalOutcome("77", "airflow", status, "why")]))
 
 
-def test_outcome_is_green_for_what_another_channel_asked_and_what_is_under_way() -> None:
+def test_the_outcome_of_other_channels_and_open_requests_is_green() -> None:
     signals = [SignalOutcome("1", "file", "refused", "why"), SignalOutcome("2", "airflow", "accepted")]
     outcome(job_result(table_result("ORDERS"), signals=signals))
 

@@ -101,7 +101,7 @@ def test_a_run_does_one_tick_after_another_and_emits_one_event(
     assert run_dag(dag_id, text)[1]["tick.plan"] == "skipped"
 
 
-def test_the_event_has_the_changes_of_a_table_that_the_last_tick_left_unchanged(
+def test_the_event_has_changes_of_tables_that_the_last_tick_left_unchanged(
     captured: Captured, run_dag: RunDag, fake_spark: FakeSpark
 ) -> None:
     dag_id, orders, items = "unchanged", captured.table("ORDERS"), captured.table("ITEMS")
@@ -227,7 +227,7 @@ def unanswered(_: ReachedFailpoint) -> None:
     raise AirflowException("Airflow's API could not be asked")
 
 
-def test_a_run_ends_with_its_result_if_the_next_plan_gets_no_answer_of_airflow(
+def test_a_run_ends_with_its_result_if_airflow_does_not_answer(
     captured: Captured, inside: Inside, fake_spark: FakeSpark
 ) -> None:
     spec = inside(lambda: plan(captured, "unplanned"))

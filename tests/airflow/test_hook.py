@@ -28,9 +28,7 @@ def test_connection_of_the_official_provider_becomes_an_address(connect: Connect
 
 
 @pytest.mark.parametrize("lacking", [{"password": ""}, {"login": None}], ids=str)
-def test_connection_without_a_login_is_refused_before_the_job_would_lack_it(
-    connect: Connect, lacking: dict[str, Any]
-) -> None:
+def test_a_connection_without_a_login_is_refused(connect: Connect, lacking: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="connection 'db2_test' has no login or no password"):
         address(connect, extra={"Authentication": "KERBEROS"}, **lacking)
 

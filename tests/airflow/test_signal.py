@@ -286,7 +286,7 @@ def send(run_dag: RunDag) -> Send:
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
-def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(send: Send, native: bool) -> None:
+def test_the_operator_triggers_a_run_with_its_signal_and_returns_the_id(send: Send, native: bool) -> None:
     arguments = "signal_type='{{ params.kind }}', data={'data-collections': ['{{ params.table }}']}, conf={'mine': 1}"
     state, conf, heard = send(arguments, {"kind": "execute-snapshot", "table": "S.T"}, native)
     assert state == "success"
@@ -422,7 +422,7 @@ def test_sensor_waits_for_a_tick_to_hear_the_signal(look: Look) -> None:
     assert look("sensor_unheard", PipelineSummary((progress("running", id_="other"),))) == (False, {})
 
 
-def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(look: Look) -> None:
+def test_the_sensor_reports_the_progress_of_the_snapshot_it_awaits(look: Look) -> None:
     found, pushed = look("sensor_running", summary("accepted"))
     assert found is False
     told = pushed["progress"]
@@ -449,7 +449,7 @@ def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look: Look, stat
         look("sensor_bad", PipelineSummary((), (SignalOutcome("77", "airflow", status, "no such table"),)))
 
 
-def test_sensor_does_not_take_another_signals_end_for_that_of_one_that_reused_its_id(look: Look) -> None:
+def test_the_sensor_tells_signals_of_the_same_id_apart(look: Look) -> None:
     first, other = (SignalOutcome(id_, "airflow", "done", asked="0a") for id_ in ("77", "77 #8"))
     again = SignalOutcome("77 #0b", "airflow", "refused", "its id was used before", "0b")
     assert look("sensor_reused", PipelineSummary((), (first, other)))[0] is True

@@ -99,7 +99,7 @@ def test_selects_are_checked_with_their_list_when_all_of_them_have_values() -> N
         group(**{"snapshot.select.statement.overrides": "S.T"})
 
 
-def test_address_and_password_of_a_pasted_connector_are_left_to_the_connection() -> None:
+def test_address_and_password_of_a_connector_come_from_the_connection() -> None:
     tasks = group(**{"database.hostname": "h", "database.password": "s3cret", "database.server.name": "srv"})
     assert tasks["sales.plan"].config == {"target": "/lake/sales", "database.server.name": "srv", "pipeline": "sales"}
 

@@ -135,7 +135,7 @@ def test_a_users_channel_is_read_gets_outcomes_and_is_closed() -> None:
     assert QueueChannel.closed == 3
 
 
-def test_channel_with_more_signals_than_a_plan_can_hold_is_heard_in_several(caplog: pytest.LogCaptureFixture) -> None:
+def test_several_plans_take_the_signals_that_one_plan_cannot_hold(caplog: pytest.LogCaptureFixture) -> None:
     given = [pause(str(number)) for number in range(1500)]
     QueueChannel.waiting["p"] = list(given)
     first = read_channels(config(QUEUE))
@@ -247,7 +247,7 @@ def test_one_bad_signal_of_a_class_keeps_no_other_from_being_heard() -> None:
 
 
 @pytest.mark.parametrize("data", ["", {"data-collections": ["S.T"]}, None], ids=["text", "object", "none"])
-def test_signal_of_other_values_than_texts_is_answered_as_the_one_it_was_made(data: Any) -> None:
+def test_a_signal_with_values_that_are_no_text_is_answered(data: Any) -> None:
     loose: Any = Signal
     given = loose(7, "execute-snapshot", data, "queue")
     QueueChannel.waiting["p"] = [given]

@@ -261,7 +261,7 @@ def test_an_object_over_several_lines_is_one_signal(signals: Signals) -> None:
 
 
 @pytest.mark.parametrize("text", [PRETTY.replace("]", "],"), PRETTY.replace('"S.T"', '"S.T'), PRETTY[:-1]], ids=repr)
-def test_a_spoilt_object_over_several_lines_is_refused_once_and_spoils_no_other(signals: Signals, text: str) -> None:
+def test_a_damaged_object_of_several_lines_is_refused_once(signals: Signals, text: str) -> None:
     signals.append(line("1"), text, line("2"), PRETTY)
     before, bad, after, last = FileChannel(signals.config).read()
     assert (before.id, after.id, last.id) == ("1", "2", "p")

@@ -148,7 +148,7 @@ def test_empty_topic_has_no_signals(opened: Opened) -> None:
     channel.acknowledge(done("1"))
 
 
-def test_messages_under_another_key_are_passed_over_and_the_log_says_so_once(
+def test_messages_with_another_key_are_skipped_and_logged_once(
     broker: Broker, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.send(topic, ("other", value("1")), (None, value("2")), ("shop", value("3")), ("SHOP", value("4")))
@@ -196,7 +196,7 @@ def test_offset_moves_only_over_finished_messages_in_order(broker: Broker, topic
     assert broker.committed(topic) == 4
 
 
-def test_offset_stays_before_another_signal_of_an_id_until_that_is_answered(
+def test_the_offset_waits_for_the_answer_to_a_second_signal_of_an_id(
     broker: Broker, topic: str, opened: Opened
 ) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value("1", "resume-snapshot")))

@@ -81,7 +81,7 @@ def test_known_channels_and_a_class_may_be_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["nonsense", "json:Nothing", ".relative:Class", "json:__name__", "Log"])
-def test_unknown_channel_is_refused_by_its_name_before_there_is_anything_to_tell(name: str) -> None:
+def test_an_unknown_channel_is_refused_before_the_first_notification(name: str) -> None:
     problem = r"notification\.enabled\.channels: .*names no class.*Known are log, airflow and delta"
     with pytest.raises(ConfigurationError, match=problem) as caught:
         check_notifiers(config(name))

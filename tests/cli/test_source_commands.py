@@ -162,7 +162,7 @@ def test_doctor_connects_as_spark_does(db2cdc: Command, tmp_path: Path, sandbox:
 
 
 @pytest.mark.parametrize("lacking", ["jcc", "delta"])
-def test_jars_without_a_driver_or_delta_fail_in_doctor_and_before_spark_starts(
+def test_jars_without_a_driver_or_delta_fail_before_spark_starts(
     db2cdc: Command, tmp_path: Path, sandbox: Sandbox, lacking: str
 ) -> None:
     path = Path(write_config(tmp_path, sandbox))
@@ -194,7 +194,7 @@ def test_doctor_names_every_failure_and_exits_with_an_error(db2cdc: Command, tmp
     assert "wrong" not in done.stdout + done.stderr
 
 
-def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
+def test_doctor_checks_the_offset_folder_and_the_java_of_spark(
     db2cdc: Command, tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(write_config(tmp_path, sandbox))

@@ -29,7 +29,7 @@ def test_an_interrupted_demo_leaves_nothing_running(tmp_path: Path) -> None:
         assert demo.left() == []
 
 
-def test_a_demo_interrupted_while_the_sandbox_starts_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_demo_interrupted_during_its_start_leaves_nothing_running(tmp_path: Path) -> None:
     with started(tmp_path / "demo", "demo", "--rows", "100") as demo:
         demo.await_text("the sandbox", START_TIMEOUT_S)
         wait_for(lambda: any("sandbox.server.service" in line for line in demo.left()), START_TIMEOUT_S)

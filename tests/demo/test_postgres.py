@@ -97,9 +97,7 @@ def test_only_its_user_reaches_the_server_and_nothing_remains(programs: Path, ho
     assert [process for process in found if process.is_running()] == []
 
 
-def test_a_killed_program_takes_its_server_along_and_the_next_removes_its_data(
-    programs: Path, home: AirflowHome
-) -> None:
+def test_the_server_of_a_killed_program_ends_and_its_data_is_removed(programs: Path, home: AirflowHome) -> None:
     argv = [sys.executable, "-c", HOLD, str(home.folder)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

@@ -27,7 +27,7 @@ LINES = [
 ]
 
 
-def test_only_tasks_that_read_by_jdbc_are_readers_and_lost_ones_do_not_count() -> None:
+def test_readers_are_the_tasks_that_read_by_jdbc_and_were_not_lost() -> None:
     assert shares(LINES) == {"a": HostShare(1, 1, 10, 100), "b": HostShare(2, 0, 0, 6)}
 
 

@@ -40,7 +40,7 @@ def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_p
     assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in (tmp_path / "spark.conf").read_text()
 
 
-def test_a_cluster_is_named_by_the_connection_and_the_lake_counts_as_shared(tmp_path: Path) -> None:
+def test_the_connection_names_the_cluster_and_the_lake_is_shared(tmp_path: Path) -> None:
     home = AirflowHome(tmp_path)
     home.spark = place_of("spark://127.0.0.1:7077", home)
     home.lay_out()

@@ -42,7 +42,7 @@ def holdings(desk: Desk) -> tuple[set[int], dict[int, tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("work", WEIGHTS, ids=lambda work: work.__name__)
-def test_each_work_changes_rows_and_the_clerk_knows_what_the_database_holds(
+def test_each_work_changes_rows_and_the_clerk_knows_the_rows(
     connection: Connection, work: Callable[[Desk], None]
 ) -> None:
     mine, others = desk(connection), desk(connection, lane=1)

@@ -163,7 +163,7 @@ def test_an_idle_agent_moves_synchpoint_and_synchtime_but_no_registration(source
     assert source.registration(table.name, "CD_NEW_SYNCHPOINT") == (None,)
 
 
-def test_a_round_of_many_transactions_is_bounded_and_a_transaction_is_never_cut(source: Source) -> None:
+def test_a_round_has_a_limit_and_cuts_no_transaction(source: Source) -> None:
     table = source.table()
     for number in range(6):
         source.run(f"INSERT INTO {table} VALUES ({2 * number}, 'a'), ({2 * number + 1}, 'b')")
@@ -244,9 +244,7 @@ def test_a_failed_round_leaves_nothing_and_is_made_good(source: Source, sandbox:
     assert table.captured() == [("I", 1, "x")]
 
 
-def test_waiting_for_capture_returns_a_synchpoint_that_covers_what_was_committed(
-    source: Source, sandbox: Sandbox
-) -> None:
+def test_the_awaited_synchpoint_covers_all_earlier_commits(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     with running(sandbox):
         for number in range(5):
@@ -274,7 +272,7 @@ def test_a_running_agent_survives_the_loss_of_its_connection(source: Source, san
     assert [change.row for change in table.changes()] == [(1, "x")]
 
 
-def test_the_interval_is_the_control_tables_own_unless_an_option_says_otherwise(source: Source) -> None:
+def test_an_option_replaces_the_interval_of_the_control_table(source: Source) -> None:
     source.run("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET COMMIT_INTERVAL = 3")
     source.commit()
     with closing(CaptureAgent(source.sandbox.dsn(), CaptureOptions(commit_interval_s=None))) as agent:

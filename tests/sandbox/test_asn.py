@@ -100,7 +100,7 @@ def test_a_registration_has_its_own_pruncntl_row(source: Source) -> None:
     assert rows[0][4] < rows[1][4]
 
 
-def test_a_change_table_has_the_source_columns_and_a_unique_index_on_the_positions(source: Source) -> None:
+def test_a_change_table_has_the_source_columns_and_a_unique_index(source: Source) -> None:
     table = source.table("ID INTEGER NOT NULL PRIMARY KEY, A DECIMAL(7,2), B CHAR(3) NOT NULL DEFAULT 'x'")
     columns = source.fetch(
         'SELECT COLNAME, TYPENAME, LENGTH, SCALE, NULLS, "DEFAULT" FROM SYSCAT.COLUMNS '
@@ -161,7 +161,7 @@ def asn_names(schema: str, table: str, column: str) -> list[str]:
     ]
 
 
-def test_a_name_too_long_for_a_change_table_is_shortened_and_stays_distinct() -> None:
+def test_names_too_long_for_a_change_table_are_shortened_and_distinct() -> None:
     names = {control_tables.change_table_name("S" * 100, "T" * 100 + end) for end in ("A", "B")}
     assert len(names) == 2
     assert all(len(name) == 128 and name.startswith("CDC_SSS") for name in names)

@@ -73,7 +73,7 @@ def test_an_open_transaction_may_outlive_the_agent(source: Source, sandbox: Sand
     assert len({change.commit for change in table.changes()}) == 1
 
 
-def test_a_lagging_agent_holds_back_what_is_young_and_its_synchtime_says_so(source: Source) -> None:
+def test_the_synchtime_of_a_lagging_agent_shows_its_lag(source: Source) -> None:
     table = source.table()
     insert(table, 1)
     faults.lag(source.connection, 60)

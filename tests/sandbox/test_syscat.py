@@ -104,7 +104,7 @@ def test_indexes_know_their_rule_and_columns(connection: Connection) -> None:
     ]
 
 
-def test_null_keys_are_left_out_where_a_unique_constraint_lets_several_rows_have_them(connection: Connection) -> None:
+def test_null_keys_that_several_rows_may_have_are_left_out(connection: Connection) -> None:
     execute(connection, "CREATE TABLE CAT.NULLS (A INTEGER, B INTEGER, CONSTRAINT LOOSE UNIQUE (A))")
     execute(connection, "CREATE UNIQUE INDEX CAT.TIGHT ON CAT.NULLS (B)")
     connection.commit()
