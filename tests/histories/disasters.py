@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from support.memory_journal import JournalRows
+from support.memory_source import number
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.offsets.keyed import MemoryTexts
@@ -84,6 +85,29 @@ def lose_airflow(world: World) -> None:
     recover(world)
 
 
+def restore_source(world: World) -> None:
+    """Restore the source from an older backup, and restart all tables before the next run.
+
+    Copies of the target and of Airflow's database belong to the lost history.
+    """
+    finish_runs(world)
+    unknown = [table for table in world.oracle.history().last if world.pipeline.offsets.get(table) is None]
+    if unknown or any(damage.lost for damage in world.damages.values()):
+        return
+    commit = world.rng.randint(1, world.source.commits)
+    world.source.restore(commit)
+    for table, changes in world.happened.items():
+        changes[:] = [change for change in changes if number(change.commit) <= commit]
+        world.pipeline.restart(table)
+    world.oracle.superseded |= {*TABLES}
+    world.target_copies.clear()
+    world.airflow_copies.clear()
+    if world.chance(0.5):
+        world.write()
+        world.source.capture()
+    tick(world)
+
+
 def finish_runs(world: World) -> None:
     """Have no run under way: what waits is carried out and committed."""
     finish_waiting(world)
@@ -94,11 +118,11 @@ def finish_runs(world: World) -> None:
 def recover(world: World) -> None:
     """Do a tick, and request the restore of the tables that fail, then a restart of those that fail again.
 
-    What was interrupted is known only to Airflow. So an operator restarts those tables.
+    Only Airflow knows what was interrupted, and which restarts are requested. So an operator restarts those tables.
     """
     world.pipeline.tables = ()
     for action in ("restore-offset", "restart-table"):
-        for table in sorted(world.interrupted):
+        for table in sorted(world.interrupted | world.oracle.superseded):
             world.request("restart-table", table)
         if world.chance(0.5):
             world.write()

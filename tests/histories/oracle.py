@@ -7,14 +7,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from support.memory_journal import MemoryJournal
-from support.memory_maintenance import log_horizon
 from support.memory_pipeline import MemoryPipeline
 from support.memory_source import lsn, number
 from support.memory_target import Logged
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, build_history
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, begins, build_history
 from airflow_provider_db2cdc.cdc.repair.pulled import PulledRanges, pulled_ranges
 from airflow_provider_db2cdc.cdc.snapshot.heal import healed_tables
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -23,11 +23,17 @@ from histories.damage import Damage, Part, part_of
 
 @dataclass
 class Oracle:
-    """The truth about a pipeline. `happened` has all change rows of the source, also those that were pruned since."""
+    """The truth about a pipeline. `happened` has all change rows of the source, also those that were pruned since.
+
+    `superseded` are tables that show a history of the source which a restore has undone. `trimmed` has the last commit
+    of which a log was trimmed, since its table began.
+    """
 
     pipeline: MemoryPipeline
     happened: Mapping[TableId, Sequence[RowChange]]
     damages: Mapping[TableId, Damage] = field(default_factory=dict)
+    superseded: set[TableId] = field(default_factory=set)
+    trimmed: dict[TableId, Lsn] = field(default_factory=dict)
 
     def history(self) -> BatchHistory:
         """Return the batches that are planned and applied."""
@@ -55,8 +61,19 @@ class Oracle:
     def complete(self) -> dict[TableId, AppliedBatch]:
         """Return the last batches of the tables whose state shows the source as of a commit."""
         history, loading = self.history(), self.loading()
-        pending = {planned.table for planned in history.pending}
-        return {table: last for table, last in history.last.items() if table not in pending | loading}
+        others = loading | self.superseded | {planned.table for planned in history.pending}
+        return {table: last for table, last in history.last.items() if table not in others}
+
+    def note_beginning(self, table: TableId) -> None:
+        """Note that a table has begun again."""
+        self.superseded.discard(table)
+        self.trimmed.pop(table, None)
+
+    def note_trim(self, table: TableId, horizon: LogHorizon, before: BatchHistory) -> None:
+        """Note up to which commit a log was trimmed. The horizon itself has the greatest one of all histories."""
+        begun = max((planned.batch for planned, _ in before.applied.get(table, ()) if begins(planned)), default=0)
+        batches = [planned for planned, _ in before.applied.get(table, ()) if begun <= planned.batch < horizon.batch]
+        self.trimmed[table] = max([self.trimmed.get(table, lsn(0)), *(planned.upto for planned in batches)])
 
     def pulled(self, table: TableId) -> PulledRanges:
         """Return what the table's batches have pulled since it began."""
@@ -82,7 +99,7 @@ class Oracle:
         log = [logged for logged in self.pipeline.target.log[table] if logged[0] <= last.batch]
         events = [(batch, event) for batch, step, event in log if step == "changes"]
         ids = [event_id(event) for batch, event in events if batch >= pulled.beginning.batch]
-        after = max(pulled.beginning.after, log_horizon(self.pipeline.target, table).after or lsn(0))
+        after = max(pulled.beginning.after, self.trimmed.get(table, lsn(0)))
         span = LsnRange(after, last.upto)
         wanted = [event_id(event) for event in events_of(row for row in self.happened[table] if row.commit in span)]
         held = sorted([id_ for id_ in ids if id_[0] in span] + [event_id(event) for _, _, event in damage.lost])

@@ -60,6 +60,7 @@ def check_interval(world: World, spec: JobSpec, before: int) -> None:
 
 def check_manifest(world: World) -> None:
     """Check that a new manifest shows all tables at its commit."""
+    world.note_beginnings()
     complete, manifest = world.oracle.complete(), world.pipeline.target.manifest[-1]
     assert complete.keys() >= world.chosen
     assert {complete[table].upto for table in world.chosen} == {manifest}

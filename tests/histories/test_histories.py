@@ -36,6 +36,7 @@ SOMETIMES: list[list[Step]] = [
     [disasters.copy_target, disasters.put_target_back],
     [disasters.copy_airflow, disasters.put_airflow_back],
     [disasters.lose_airflow],
+    [disasters.restore_source],
 ]
 """Kinds of steps. Each history has some of them: with all of them at once, few would do much."""
 

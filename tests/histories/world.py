@@ -27,7 +27,7 @@ from histories.consumer import Consumer
 from histories.copies import AirflowCopy, TargetCopy
 from histories.damage import Damage, part_of
 from histories.failures import check_failures
-from histories.oracle import Oracle
+from histories.oracle import Oracle, event_id
 
 TABLES = [TableId("S", name) for name in "ABC"]
 KEYLESS = TABLES[2]
@@ -195,15 +195,26 @@ class World:
         summary = self.pipeline.offsets.summary()
         reported = min(summary.reported_seq, summary.notified_upto)
         cutoff = newest if self.trims or self.chance(0.5) else self.rng.randrange(1, newest + 1)
+        self.note_beginnings()
+        before = self.oracle.history()
         maintain(self.pipeline.target, self.pipeline.journal, reported, cutoff)
         for table, horizon in self.pipeline.target.horizons.items():
             self.consumer.note_trim(table, horizon)
+            self.oracle.note_trim(table, horizon, before)
             damage = self.damages[table]
             damage.lost = [logged for logged in damage.lost if logged[0] >= horizon.batch]
             damage.doubled = [logged for logged in damage.doubled if logged[0] >= horizon.batch]
 
     def check(self) -> None:
-        """Check what holds after each step. A table that has begun again has no damage any more."""
+        """Check what holds after each step."""
+        self.note_beginnings()
+        for table, damage in self.damages.items():
+            held = {(batch, event_id(event)) for batch, _, event in self.pipeline.target.log.get(table, ())}
+            damage.lost = [logged for logged in damage.lost if (logged[0], event_id(logged[2])) not in held]
+        self.oracle.check()
+
+    def note_beginnings(self) -> None:
+        """Note which tables have begun again. They have no damage any more."""
         history = self.oracle.history()
         for table, pairs in history.applied.items():
             begun = max((planned.batch for planned, _ in pairs if begins(planned)), default=0)
@@ -213,9 +224,7 @@ class World:
                 self.gapped.discard(table)
                 self.interrupted.discard(table)
                 self.consumer.note_beginning(table)
-        for table, damage in self.damages.items():
-            damage.lost = [logged for logged in damage.lost if logged not in self.pipeline.target.log.get(table, ())]
-        self.oracle.check()
+                self.oracle.note_beginning(table)
 
     def settle(self) -> None:
         """Carry out and commit what waits. Then do ticks until everything is captured, applied and healed."""

@@ -65,7 +65,7 @@ class MemorySource:
     keyless: Collection[TableId] = ()
     rows: dict[TableId, dict[int, int]] = field(default_factory=dict)
     changes: dict[TableId, list[RowChange]] = field(default_factory=dict)
-    history: dict[int, dict[TableId, Counter[Row]]] = field(default_factory=dict)
+    history: dict[int, dict[TableId, tuple[dict[int, int], set[int]]]] = field(default_factory=dict)
     gained: dict[TableId, set[int]] = field(default_factory=dict)
     pruned: dict[TableId, int] = field(default_factory=dict)
     commits: int = 1
@@ -107,9 +107,8 @@ class MemorySource:
 
     def images(self, table: TableId, commit: int | None = None) -> Counter[Row]:
         """Return how often a table has each row, now or as of a commit."""
-        if commit is not None:
-            return self.widened(table, self.history[commit][table])
-        return Counter(self._image(table, key, value) for key, value in self.rows[table].items())
+        rows, gained = (self.rows[table], self.gained.get(table)) if commit is None else self.history[commit][table]
+        return Counter(self._image(table, key, value, gained) for key, value in rows.items())
 
     def widened(self, table: TableId, images: Counter[Row]) -> Counter[Row]:
         """Return rows with nulls in the columns that the table has gained since."""
@@ -133,6 +132,18 @@ class MemorySource:
                 self.pruned[table] = max(upto, self.pruned.get(table, 0))
                 self.changes[table] = [row for row in self.changes[table] if number(row.commit) > upto]
 
+    def restore(self, commit: int) -> None:
+        """Go back to a commit, as a restore of an older backup does. The commits after it are given again."""
+        with self.lock:
+            self.commits, self.captured = commit, min(commit, self.captured)
+            self.history = {at: rows for at, rows in self.history.items() if at <= commit}
+            self.pruned = {table: min(commit, upto) for table, upto in self.pruned.items()}
+            for table in self.tables:
+                rows, gained = self.history[commit][table]
+                self.rows[table] = {**rows}
+                self.gained |= {table: {*gained}} if table in self.gained else {}
+                self.changes[table] = [row for row in self.changes[table] if number(row.commit) <= commit]
+
     def commit(self, values: Mapping[tuple[TableId, int], int | None]) -> None:
         """Set the values of keys in one commit. None deletes a key's row."""
         with self.lock:
@@ -151,7 +162,9 @@ class MemorySource:
             self._remember()
 
     def _remember(self) -> None:
-        self.history[self.commits] = {table: self.images(table) for table in self.tables}
+        self.history[self.commits] = {
+            table: ({**rows}, {*self.gained.get(table, ())}) for table, rows in self.rows.items()
+        }
 
     def _change(self, table: TableId, key: int, value: int | None, intent: int) -> None:
         rows = self.rows[table]
@@ -167,9 +180,10 @@ class MemorySource:
         key = image if table in self.keyless else image[:1]
         self.changes[table].append(RowChange(lsn(self.commits), intent, op, key, image))
 
-    def _image(self, table: TableId, key: int, value: int) -> Row:
+    def _image(self, table: TableId, key: int, value: int, gained: Collection[int] | None = None) -> Row:
         row: Row = (value % IMAGES,) if table in self.keyless else (key, value)
-        return (*row, value if key in self.gained[table] else None) if table in self.gained else row
+        gained = self.gained.get(table) if gained is None else gained
+        return (*row, value if key in (gained or ()) else None) if table in self.gained else row
 
     def capture(self) -> None:
         """Capture every commit."""
