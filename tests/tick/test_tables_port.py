@@ -268,6 +268,9 @@ def test_a_restart_keeps_copies_whose_events_are_trimmed(new_table: NewTable) ->
     table.twin.change_state(None, lost=1)
     table.prepare(is_begun=True)
     assert table.twin.rows() == Counter({(1,): 3, (0,): 2})
+    table.twin.commit({7: 1})
+    table.done(table.plan(), is_begun=True)
+    assert table.twin.rows() == Counter({(1,): 4, (0,): 2}), "a fourth copy has a number that is free"
 
 
 @BY_TWIN
