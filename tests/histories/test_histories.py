@@ -40,7 +40,7 @@ SOMETIMES: list[list[Step]] = [
 ]
 """Kinds of steps. Each history has some of them: with all of them at once, few would do much."""
 
-QUICK, USUAL, HISTORIES, BLOCK, STEPS = 50, 1200, 4000, 50, 18
+QUICK, USUAL, HISTORIES, BLOCK, STEPS = 25, 1200, 4000, 25, 18
 
 
 def _lane(first: int) -> list[pytest.MarkDecorator]:
