@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.offset.offset import Offset, new_revision
 from airflow_provider_db2cdc.cdc.offset.request import RemoveOffset, SetOffset, TableRequests
 from airflow_provider_db2cdc.cdc.offset.request_change import (
     describe_requests,
+    find_all,
     find_failed,
     nothing_failed,
     with_entry,
@@ -64,7 +65,7 @@ def request(
 ) -> None:
     """Keep a request of each table for the next tick, and print what it will do.
 
-    `group` adds all tables of the last tick, or those that failed in it.
+    `group` adds all tables that are known, or those that failed in the last tick.
 
     :raises ConfigurationError: when no table is named, or one is unknown. Nothing is kept then.
     """
@@ -73,7 +74,7 @@ def request(
     named = [parse_table(table, "the table's name") for table in tables]
     store = _open(config, airflow)
     seen, revision = store.read(), new_revision()
-    more = sorted(seen.summary().tables) if group == "all" else find_failed(action, seen) if group else []
+    more = find_all(seen) if group == "all" else find_failed(action, seen) if group else []
     if not (named or more):
         note(f"{nothing_failed(action)}: nothing to do" if group == "failed" else "no tick has run yet: nothing to do")
         return

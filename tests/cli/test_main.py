@@ -160,11 +160,11 @@ def test_several_tables_are_restarted_or_restored_at_once(db2cdc: Command, confi
     assert "restore" in db2cdc("offset", "show", "-c", config).stdout
     assert db2cdc("offset", "restart", "-c", config, "S.A", "--all-failed").returncode == 0
     assert requests() == ["restart"] * 3
-    store.put_summary(PipelineSummary(tables=tables))
+    store.put_summary(PipelineSummary(tables=tables[:2]))
     store.put(*(Offset(table, Lsn(b"\x01" * 16), 1) for table in tables))
     assert requests() == [""] * 3
     assert db2cdc("offset", "restart", "-c", config, "--all").returncode == 0
-    assert requests() == ["restart"] * 3
+    assert requests() == ["restart"] * 3, "also of a table that is not in the pipeline now"
     nothing = db2cdc("offset", "restore", "-c", config, "--all-failed")
     assert (nothing.returncode, "no table failed in the last tick in a way" in nothing.stderr) == (0, True)
 

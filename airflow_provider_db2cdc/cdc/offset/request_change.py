@@ -40,6 +40,11 @@ def find_failed(action: OffsetAction, offsets: PipelineOffsets) -> list[TableId]
     return sorted(failed | {table for table in summary.tables if offsets.is_damaged(table)})
 
 
+def find_all(offsets: PipelineOffsets) -> list[TableId]:
+    """Return the tables of the last tick, and those with an offset. One may be out of the pipeline for a while."""
+    return sorted({*offsets.summary().tables, *offsets.stored.tables})
+
+
 def with_requests(action: OffsetAction, tables: Iterable[TableId], offsets: PipelineOffsets, revision: str) -> Requests:
     """Return the requests with one for each table, in place of an earlier one.
 
