@@ -203,7 +203,7 @@ def test_signals_and_snapshots_become_the_backlog(commit: Commit, inside: Inside
     state, _, _ = commit("commit_signals", table_result("ORDERS"), signals=outcomes, snapshots=[snapshot()])
     assert state == "success"
     kept = inside(lambda: VariableOffsets("commit_signals").summary())
-    assert kept == PipelineSummary((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
+    assert kept == PipelineSummary((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,), newest_batch=1)
 
 
 def test_channels_get_the_outcomes_of_their_signals(commit: Commit, tmp_path: Path) -> None:
