@@ -243,5 +243,6 @@ def test_a_commit_between_ticks_that_fails_is_the_error_of_the_task(
     failing = failpoint_action("commit_offsets", before=unanswered)
     with failing, pytest.raises(Db2CdcError, match="API could not be asked"):
         inside(lambda: apply(captured, fake_spark, "uncommitted", spec))
-    commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+    # A process that ends meanwhile has no command line.
+    commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(fake_spark.binary) in command], "the job has ended"
