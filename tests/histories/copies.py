@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from support.memory_journal import JournalRows
 from support.memory_target import MemoryTarget
 
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.keyed import Document
@@ -23,6 +24,8 @@ class TargetCopy:
     damages: dict[TableId, Damage]
     repaired_interruptions: Counter[TableId]
     begun: dict[TableId, int]
+    superseded: set[TableId]
+    trimmed: dict[TableId, Lsn]
 
 
 @dataclass(frozen=True)

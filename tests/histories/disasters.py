@@ -27,6 +27,8 @@ def copy_target(world: World) -> None:
             deepcopy(world.damages),
             world.repaired_interruptions(),
             {**world.begun},
+            {*world.oracle.superseded},
+            {**world.oracle.trimmed},
         )
     )
 
@@ -40,6 +42,7 @@ def put_target_back(world: World) -> None:
     world.pipeline.target, world.pipeline.journal = copy.target.copy(), JournalRows([*copy.journal.rows])
     world.damages.update(deepcopy(copy.damages))
     world.begun.update(copy.begun)
+    world.oracle.superseded, world.oracle.trimmed = {*copy.superseded}, {**copy.trimmed}
     world.consumer.unsure.add(KEYLESS)
     world.consumer.put_back |= {*TABLES}
     # With an older copy of both, batches get the numbers of lost ones, and a consumer has to begin again.

@@ -37,7 +37,7 @@ def _reasons(world: World, spec: JobSpec, table: TableId) -> list[str]:
     given = {
         UNSETTLED: table in world.source.keyless,
         FOREIGN: world.damages[table].is_foreign and not is_restarted,
-        GAP: table in world.gapped,
+        GAP: table in world.gapped | world.oracle.superseded,
         INTERRUPTED: table in world.interrupted,
         UNDER_WAY: is_altered,
         NARROW: is_altered,

@@ -29,14 +29,7 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.log import now_ms
 from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
 from support.memory_repair import Corrections, apply_repair, compare_table, put_late
-from support.memory_rows import (
-    folded_by_copies,
-    folded_by_key,
-    keyed_changes,
-    keyless_changes,
-    misnumbered,
-    numbered,
-)
+from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes, misnumbered, numbered
 from support.memory_snapshot import published, snapshot_events, source_events
 from support.memory_source import MemorySource, Row, changes_in_columns, in_columns, number
 from support.memory_target import Logged, MemoryTarget, widened
@@ -74,10 +67,11 @@ class MemoryTables:
             is_changed = last is not None and is_begun and self._is_changed(last)
             for planned in abandoned:
                 target.fences[table] = max(planned.batch, target.fences.get(table, 0))
-                if planned.repair is None:
-                    self._merge(task.schema, planned.batch, is_abandoned=True)
-            if is_changed or any(planned.repair is not None for planned in abandoned):
-                self._refill(task.schema, batch)
+        for planned in abandoned:
+            if planned.repair is None:
+                self._merge(task.schema, planned.batch, is_abandoned=True)
+        if is_changed or any(planned.repair is not None for planned in abandoned):
+            self._refill(task.schema, batch)
 
     @failpoint("check_readable")
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
