@@ -77,8 +77,11 @@ class SparkTables:
         if last is not None and not is_begun:
             check_exists(replica)
         replica.prepare(is_begun)
-        # It comes before the job's own commits, which would hide a version that was put back.
-        is_changed = is_begun and last is not None and is_changed_by_others(replica, last, self.batch_log)
+        is_changed = False
+        if is_begun and last is not None:
+            # It comes before the job's own commits, which would hide a version that was put back.
+            clear_manifest_of_reset(replica, last, self.batch_log)
+            is_changed = is_changed_by_others(replica, last)
         if abandoned:
             self._close(replica, [TableBatch(task, planned, last, is_begun=True) for planned in abandoned])
         # The events of a repair stand under other batches, so only a refill finds their rows.

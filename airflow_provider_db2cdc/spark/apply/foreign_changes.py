@@ -144,12 +144,8 @@ def check_idle(replica: Replica, last: AppliedBatch) -> AppliedBatch:
     return _with_versions(last, _versions(replica, last)[0])
 
 
-def is_changed_by_others(replica: Replica, last: AppliedBatch, ledger: BatchLog) -> bool:
-    """Return whether another writer has changed the state or the change log. Call it before a table starts again.
-
-    If the state was replaced or put back, the manifest is cleared.
-    """
-    clear_manifest_of_reset(replica, last, ledger)
+def is_changed_by_others(replica: Replica, last: AppliedBatch) -> bool:
+    """Return whether another writer has changed the state or the change log of a table that begins again."""
     try:
         _versions(replica, last)
     except TargetError as error:
