@@ -35,7 +35,7 @@ TableNames = Annotated[
     list[str] | None, typer.Argument(metavar="[TABLE]...", help="SCHEMA.TABLE, as the catalog spells it.")
 ]
 AllFailed = Annotated[bool, typer.Option("--all-failed", help="Also every table that failed in the last tick.")]
-All = Annotated[bool, typer.Option("--all", help="Every table that has an offset.")]
+All = Annotated[bool, typer.Option("--all", help="Also every table of the last tick, or with an offset.")]
 AllLost = Annotated[
     bool, typer.Option("--all-failed", help="Also every table whose offset is missing, ahead or damaged.")
 ]
