@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
+from support.memory_source import row_of
 from support.memory_target import Logged
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event
@@ -42,8 +43,7 @@ class Damage:
 
 def part_of(row: Hashable) -> Part:
     """Return the part of a row."""
-    assert isinstance(row, tuple)
-    return row[:1]
+    return row_of(row)[:1]
 
 
 def parts_of(events: Iterable[Event]) -> set[Part]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from support.memory_journal import JournalRows
 from support.memory_source import number
 
-from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.offsets.keyed import MemoryTexts
 from histories.copies import AirflowCopy, TargetCopy
 from histories.repairs import finish_waiting
@@ -19,11 +17,10 @@ AHEAD, MISSING, NOT_HELD = "is ahead of the target", "its offset is missing", "t
 def copy_target(world: World) -> None:
     """Copy the target while no run writes."""
     finish_runs(world)
-    journal = JournalRows([*world.pipeline.journal.rows])
     world.target_copies.append(
         TargetCopy(
             world.pipeline.target.copy(),
-            journal,
+            world.pipeline.journal.copy(),
             deepcopy(world.damages),
             world.repaired_interruptions(),
             {**world.begun},
@@ -39,7 +36,7 @@ def put_target_back(world: World) -> None:
         return
     finish_runs(world)
     copy = world.rng.choice(world.target_copies)
-    world.pipeline.target, world.pipeline.journal = copy.target.copy(), JournalRows([*copy.journal.rows])
+    world.pipeline.target, world.pipeline.journal = copy.target.copy(), copy.journal.copy()
     world.damages.update(deepcopy(copy.damages))
     world.begun.update(copy.begun)
     world.oracle.superseded, world.oracle.trimmed = {*copy.superseded}, {**copy.trimmed}
@@ -108,7 +105,7 @@ def restore_source(world: World) -> None:
     if world.chance(0.5):
         world.write()
         world.source.capture()
-    tick(world)
+    world.tick(end=world.source.captured)
 
 
 def finish_runs(world: World) -> None:
@@ -124,19 +121,13 @@ def recover(world: World) -> None:
     Only Airflow knows what was interrupted, and which restarts are requested. So an operator restarts those tables.
     """
     world.pipeline.tables = ()
-    for action in ("restore-offset", "restart-table"):
+    for action, reasons in (("restore-offset", (AHEAD, MISSING, NOT_HELD)), ("restart-table", (NOT_HELD,))):
         for table in sorted(world.interrupted | world.oracle.superseded):
             world.request("restart-table", table)
         if world.chance(0.5):
             world.write()
             world.source.capture()
-        result = tick(world)
+        result = world.run(world.pipeline.plan(end=world.source.captured), reasons)
+        world.airflow.commit(result)
         for line in result.failed:
             world.request(action, line.table)
-
-
-def tick(world: World) -> JobResult:
-    """Do a tick in which tables may fail, because offsets and target do not fit together."""
-    result = world.run(world.pipeline.plan(end=world.source.captured), (AHEAD, MISSING, NOT_HELD))
-    world.airflow.commit(result)
-    return result

@@ -115,11 +115,11 @@ class Oracle:
         newest: dict[Hashable, Hashable | None] = {}
         for _, step, event in log:
             if step == "changes" and event.key in newest:
-                assert newest[event.key] == trimmed(event.before), f"{table}: {event} after {newest[event.key]}"
-            newest[event.key] = trimmed(event.after)
+                assert newest[event.key] == narrowed(event.before), f"{table}: {event} after {newest[event.key]}"
+            newest[event.key] = narrowed(event.after)
 
 
-def trimmed(image: Hashable) -> Hashable:
+def narrowed(image: Hashable) -> Hashable:
     """Return an image without the null of a column that its table has gained."""
     return image[:-1] if isinstance(image, tuple) and image[-1] is None else image
 

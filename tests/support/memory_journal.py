@@ -23,6 +23,10 @@ class JournalRows:
     rows: list[tuple[str, Any, Any]] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
 
+    def copy(self) -> JournalRows:
+        """Return a copy, as a backup makes one."""
+        return JournalRows([*self.rows])
+
 
 @dataclass(frozen=True)
 class MemoryUnreported:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Literal
@@ -28,6 +28,12 @@ def number(position: Lsn) -> int:
     return int.from_bytes(position.raw, "big")
 
 
+def row_of(image: Hashable) -> Row:
+    """Return an image as what it is here: a row."""
+    assert isinstance(image, tuple)
+    return image
+
+
 def wide(row: Row, width: int) -> Row:
     """Return a row with nulls in the columns that its table has gained."""
     return (*row, *(None,) * (width - len(row)))
@@ -40,7 +46,7 @@ def in_columns(schema: TableSchema, rows: Iterable[Row]) -> list[Row]:
 
 def changes_in_columns(schema: TableSchema, changes: Iterable[RowChange]) -> list[RowChange]:
     """Return change rows with the columns of a schema only."""
-    return [replace(change, image=change.image[: len(schema.columns)]) for change in changes]  # type: ignore[index]
+    return [replace(change, image=row_of(change.image)[: len(schema.columns)]) for change in changes]
 
 
 def schema_of(table: TableId) -> TableSchema:
@@ -122,7 +128,7 @@ class MemorySource:
         with self.lock:
             self.gained[table] = set()
             changes = self.changes[table]
-            self.changes[table] = [replace(change, image=(*change.image, None)) for change in changes]  # type: ignore[misc]
+            self.changes[table] = [replace(change, image=(*row_of(change.image), None)) for change in changes]
 
     def prune(self, upto: int | None = None) -> None:
         """Delete the change rows of every commit up to this one, by default of all captured ones."""

@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, Batch
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from support.memory_source import Row, wide
+from support.memory_source import Row, row_of, wide
 
 Logged = tuple[int, str, Event]
 """An event of the change log: its batch, the step that wrote it, and the event."""
@@ -25,7 +25,7 @@ State = dict[Hashable, tuple[Row, int]]
 
 def widened(event: Event, width: int) -> Event:
     """Return an event with nulls in the columns that its table has gained."""
-    before, after = (None if row is None else wide(row, width) for row in (event.before, event.after))  # type: ignore[arg-type]
+    before, after = (None if row is None else wide(row_of(row), width) for row in (event.before, event.after))
     return replace(event, before=before, after=after)
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from support.crash import killed
-from support.memory_journal import JournalRows
 from support.memory_pipeline import MemoryPipeline, filled
 from support.memory_source import lsn
 from support.request import execute
@@ -81,7 +80,7 @@ def test_an_older_copy_of_the_target_reuses_no_batch_number(pipeline: MemoryPipe
 
 def test_an_older_copy_without_a_snapshot_reuses_no_batch_number(pipeline: MemoryPipeline) -> None:
     """No offset is ahead of the copy, because the lost batches have read only snapshots."""
-    copy, journal = pipeline.target.copy(), JournalRows([*pipeline.journal.rows])
+    copy, journal = pipeline.target.copy(), pipeline.journal.copy()
     pipeline.target.put_rows(A, {(2,): None})
     pipeline.passed(execute("s1", A))
     newest = max(each.batch for each in pipeline.target.planned)
