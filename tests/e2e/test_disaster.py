@@ -10,6 +10,7 @@ import pytest
 from support.command_line import Command
 from support.filled import ask, changed, filled
 from support.pipeline import Pipeline
+from support.shared_spark import forget_delta_logs
 from support.submitted import config_file
 
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -24,14 +25,7 @@ def pipeline(new_pipeline: Callable[..., Pipeline]) -> Iterator[Pipeline]:
     """A pipeline with two tables, whose target can be replaced: Delta keeps nothing of it in memory afterwards."""
     made = new_pipeline(**{"incremental.snapshot.chunk.size": 10, "snapshot.group.chunks": 1, "snapshot.budget.s": 1})
     yield made
-    forget_delta_logs(made)
-
-
-def forget_delta_logs(pipeline: Pipeline) -> None:
-    """Have Delta read its logs again, as the next job's JVM does."""
-    jvm = pipeline.spark._jvm
-    assert jvm is not None
-    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    forget_delta_logs(made.spark)
 
 
 def two_tables(pipeline: Pipeline) -> list[TableId]:
@@ -90,7 +84,7 @@ def test_an_older_copy_of_the_target_continues_where_it_ends(pipeline: Pipeline,
     newest = last_batch(pipeline.spark, pipeline.target, str(tables[0]))
     shutil.rmtree(target)
     copy.rename(target)
-    forget_delta_logs(pipeline)
+    forget_delta_logs(pipeline.spark)
     changed(pipeline, *(f"UPDATE {table} SET A = 'e' WHERE ID = 1" for table in tables))
     failures = failed_tables(pipeline)
     assert failures.keys() == {*tables}
@@ -112,7 +106,7 @@ def test_an_older_copy_whose_changes_are_pruned_begins_again(pipeline: Pipeline,
     faults.prune(pipeline.writer)
     shutil.rmtree(target)
     copy.rename(target)
-    forget_delta_logs(pipeline)
+    forget_delta_logs(pipeline.spark)
     changed(pipeline, *(f"UPDATE {table} SET A = 'e' WHERE ID = 1" for table in tables))
     assert failed_tables(pipeline).keys() == {*tables}
     restore_all(pipeline, db2cdc)

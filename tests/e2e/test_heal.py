@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.filled import ask, changed, filled
 from support.log import folded, reads
 from support.pipeline import Pipeline
+from support.shared_spark import forget_delta_logs
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -70,3 +74,28 @@ def check_gap(pipeline: Pipeline, table: TableId) -> None:
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert folded(pipeline, table) == pipeline.source_rows(table)
+
+
+def test_a_heal_of_an_older_state_removes_the_manifest_of_newer_ones(new_pipeline: Callable[..., Pipeline]) -> None:
+    """The versions that it names are given to other commits."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 20)
+    pipeline.passed()
+    state, copy = Path(Layout(pipeline.target).state(table).name), pipeline.folder / "copy"
+    shutil.copytree(state, copy)
+    changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 4")
+    pipeline.passed()
+    named = manifest_batches(pipeline)
+    shutil.rmtree(state)
+    copy.rename(state)
+    forget_delta_logs(pipeline.spark)
+    pipeline.passed(ask(table, "heal", type="heal"))
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert named
+    assert not named & manifest_batches(pipeline)
+
+
+def manifest_batches(pipeline: Pipeline) -> set[int]:
+    """Return the batches of the manifest's rows."""
+    rows = load(pipeline.spark, Layout(pipeline.target).internal("manifest")).select("batch").collect()
+    return {row["batch"] for row in rows}

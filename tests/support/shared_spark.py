@@ -97,3 +97,10 @@ def _joined(conf: Mapping[str, str], address: Path) -> SparkSession:
     running = java.api.java.JavaSparkContext(java.SparkContext.getOrCreate())
     context = SparkContext(gateway=gateway, jsc=running, conf=SparkConf(loadDefaults=False).setAll([*conf.items()]))
     return SparkSession(context, java.sql.classic.SparkSession.builder().getOrCreate().newSession())
+
+
+def forget_delta_logs(spark: SparkSession) -> None:
+    """Have Delta read its logs again, as the next job's JVM does."""
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
